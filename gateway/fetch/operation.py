@@ -8,6 +8,7 @@ heavy requests (`Slices.leave`) before it waits for anything else. The response 
 state of its last plan, and partitions may have been planned at different times.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -23,6 +24,7 @@ from gateway.fetch.purgatory import Purgatory
 from gateway.fetch.reader import RunReader
 from gateway.fetch.sessions import FetchContext, FetchSession, SessionPartition
 from gateway.fetch.stream import BatchStream, outgoing
+from gateway.fetch.turns import RUN_BYTES, SENT_BYTES, TURN_BYTES, Turn
 from gateway.scheduling.slices import Owner, Slices, SliceScheduler
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchPartitionResponse, FetchRequest
@@ -31,6 +33,10 @@ from ledger.types import Buffer, TopicId
 MIB: Final = 1024 * 1024
 CHUNK_PARTITIONS: Final = 256
 """Partitions that are processed at once. A fetch of more is processed in slices."""
+PLANNED_RUNS: Final = TURN_BYTES // RUN_BYTES
+"""Runs that are planned at once."""
+SENT_AT_ONCE: Final = 256
+"""Batches that are made ready to be sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +196,13 @@ class FetchOperation:
     async def plan(self) -> bool:
         """Plan all partitions. True if the response has to report anything but records."""
         self.has_waited = False
+        reportable: list[PartitionFetch] = []
         if self.sliced is None:
-            reportable = self._plan_some(self.partitions)
+            await self._plan_chunk(self.partitions, reportable)
         else:
-            reportable, partitions, slices = [], self.partitions, self.sliced.slices
+            partitions, slices = self.partitions, self.sliced.slices
             for start in range(0, len(partitions), CHUNK_PARTITIONS):
-                reportable += self._plan_some(partitions[start : start + CHUNK_PARTITIONS])
+                await self._plan_chunk(partitions[start : start + CHUNK_PARTITIONS], reportable)
                 if slices.is_due(CHUNK_PARTITIONS):
                     await slices.next_slice()
             slices.leave()
@@ -205,20 +212,44 @@ class FetchOperation:
         # Of a fetch at the end of its partitions there is none.
         return bool(reportable) and any(fetched.is_exceptional for fetched in reportable)
 
-    def _plan_some(self, partitions: Sequence[PartitionFetch]) -> list[PartitionFetch]:
-        """Those that have something to report."""
+    async def _plan_chunk(
+        self, partitions: Sequence[PartitionFetch], reportable: list[PartitionFetch]
+    ) -> None:
+        """Adds to `reportable` those that have something to report."""
+        if not self.is_planned:
+            partitions = plan_ends(partitions, self.resources.shard.state.topics)
+        planned = self._plan_some(partitions, 0, reportable)
+        while planned < len(partitions):
+            await self._next_turn()
+            self.has_waited = True
+            planned = self._plan_some(partitions, planned, reportable)
+
+    def _plan_some(
+        self, partitions: Sequence[PartitionFetch], start: int, reportable: list[PartitionFetch]
+    ) -> int:
+        """Plans these from `start` on, until many runs were looked at. Returns where to go on."""
         topics, offset_index = self.resources.shard.state.topics, self.resources.offset_index
         isolation, max_bytes = self.isolation, self.max_bytes
-        reportable = []
-        if not self.is_planned:
-            partitions = plan_ends(partitions, topics)
-        for fetched in partitions:
+        runs = 0
+        for index in range(start, len(partitions)):
+            fetched = partitions[index]
             # Most are at their end, and stay there until the next plan: that still holds.
             if not fetched.is_at_end or fetched.has_moved:
+                if runs > PLANNED_RUNS:
+                    return index
                 plan(fetched, topics, isolation, max_bytes, offset_index)
                 if not fetched.is_at_end:
                     reportable.append(fetched)
-        return reportable
+                    runs += len(fetched.stream.runs) if fetched.stream is not None else 0
+        return len(partitions)
+
+    def begin_turn(self, max_batches: float = math.inf) -> Turn:
+        """Counts what this fetch does from now on."""
+        return Turn(self._next_turn, max_batches)
+
+    async def _next_turn(self) -> None:
+        """Its memory is charged to the budget for records."""
+        await self.sliced_when_large.slices.next_charged()
 
     async def confirm(self) -> None:
         """After a plan: confirm its errors, and after the first plan note which partitions do not exist."""
@@ -280,30 +311,35 @@ class FetchOperation:
         self, partitions: Sequence[PartitionFetch]
     ) -> tuple[list[tuple[SessionPartition, FetchPartitionResponse]], int]:
         """Each partition's part of the response, and how many bytes of records they have."""
-        isolation = self.isolation
-        if self.sliced is None:
-            responses = [
-                (fetched.partition, partition_response(fetched, isolation, self._outgoing))
-                for fetched in partitions
-            ]
-        else:
-            responses, slices = [], self.sliced.slices
-            for start in range(0, len(partitions), CHUNK_PARTITIONS):
-                chunk = partitions[start : start + CHUNK_PARTITIONS]
-                responses += [
-                    (fetched.partition, partition_response(fetched, isolation, self._outgoing))
-                    for fetched in chunk
-                ]
-                if slices.is_due(len(chunk)):
-                    await slices.next_slice()
-            slices.leave()
+        responses = list[tuple[SessionPartition, FetchPartitionResponse]]()
+        isolation, turn = self.isolation, self.begin_turn()
+        for start in range(0, len(partitions), CHUNK_PARTITIONS):
+            chunk = partitions[start : start + CHUNK_PARTITIONS]
+            for fetched in chunk:
+                records: Sequence[Buffer] = ()
+                if fetched.batches and fetched.stream is not None and not fetched.is_exceptional:
+                    records = await self._outgoing(fetched.stream, fetched.batches, turn)
+                responses.append((fetched.partition, partition_response(fetched, isolation, records)))
+            if self.sliced is not None and self.sliced.slices.is_due(len(chunk)):
+                await self.sliced.slices.next_slice()
+        if self.sliced is not None:
+            self.sliced.slices.leave()
         return responses, sum([sum(map(len, part.records)) for _, part in responses if part.records])
 
-    def _outgoing(self, stream: BatchStream, count: int) -> list[Buffer]:
+    async def _outgoing(self, stream: BatchStream, count: int, turn: Turn) -> list[Buffer]:
         """What is sent of the first `count` batches of a stream."""
-        buffers, size, records = outgoing(stream.batches[:count])
+        buffers: list[Buffer] = []
+        sent_bytes = sent_records = 0
+        for start in range(0, count, SENT_AT_ONCE):
+            batches = stream.batches[start : min(start + SENT_AT_ONCE, count)]
+            if turn.is_due(len(batches) * SENT_BYTES):
+                await turn.next()
+            some, size, records = outgoing(batches)
+            buffers += some
+            sent_bytes += size
+            sent_records += records
         if stream.log is not None:
-            self.served.append((stream.log.topic_id, size, records))
+            self.served.append((stream.log.topic_id, sent_bytes, sent_records))
         self.resources.reader.served(stream, stream.batches[count - 1])
         return buffers
 

@@ -6,7 +6,7 @@ fit ends its partition; the rest of the partition's share then counts as used up
 fills it with a part of that batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -255,7 +255,7 @@ def readable_bytes(partitions: Sequence[PartitionFetch]) -> int:
 
 
 def partition_response(
-    fetched: PartitionFetch, isolation: int, outgoing: Callable[[BatchStream, int], list[Buffer]]
+    fetched: PartitionFetch, isolation: int, records: Sequence[Buffer]
 ) -> FetchPartitionResponse:
     """The partition's part of the response, with the values that Kafka sends together with an error."""
     index = fetched.request.index
@@ -273,7 +273,6 @@ def partition_response(
     if fetched.error is not ErrorCode.NONE:
         never_there = fetched.is_absent and not fetched.was_found
         return FetchPartitionResponse(index, fetched.error, aborted_transactions=() if never_there else None)
-    stream, batches = fetched.stream, fetched.batches
     is_told = not (fetched.is_diverging or fetched.is_first_cut)
     return FetchPartitionResponse(
         index,
@@ -283,7 +282,7 @@ def partition_response(
         fetched.log_start,
         _aborted(fetched) if is_told and isolation == READ_COMMITTED else None,
         NO_REPLICA,
-        outgoing(stream, batches) if stream is not None and batches else (),
+        records,
         EpochEndOffset(LEADER_EPOCH, fetched.high_watermark) if fetched.is_diverging else None,
     )
 

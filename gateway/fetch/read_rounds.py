@@ -20,6 +20,9 @@ from ledger.errors import StoreError
 quiet = QuietLog()
 """While a store is out of reach every fetch fails."""
 
+FETCH_BATCHES: Final = 16_384
+"""Batches that one fetch takes, about. Each costs some 15 us, and half a kilobyte that no budget counts: a
+response of the shortest batches would otherwise take ten seconds and 400 MB."""
 MAX_STALE_PLANS: Final = 3
 """How often a fetch is planned again because the store did not have what its plan named."""
 
@@ -64,9 +67,10 @@ async def _wait_for_share(operation: FetchOperation, size: int) -> bool:
 
 
 async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes]) -> bool:
+    turn = operation.begin_turn(FETCH_BATCHES)
     while missing:
-        missing, left = await _not_written(operation, missing)
-        stale = await _read_round(operation, missing, left) if missing else []
+        missing, left = await _not_written(operation, missing, turn)
+        stale = await _read_round(operation, missing, left, turn) if missing else []
         if stale and operation.stale_plans < MAX_STALE_PLANS:
             operation.stale_plans += 1
             await operation.barrier()
@@ -76,8 +80,8 @@ async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes
         shares = share_out(operation.reportable, operation.max_bytes)
         missing = shares.missing
         if not missing:
-            operation.is_over |= shares.out_of_budget
-        elif not _holds_enough(operation, missing):
+            operation.is_over |= shares.out_of_budget or turn.is_spent
+        elif turn.is_spent or not _holds_enough(operation, missing):
             missing = _cut_short(operation, missing)
             if missing and not await _wait_for_share(operation, planned_bytes(missing)):
                 return True
@@ -85,20 +89,22 @@ async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes
 
 
 async def _not_written(
-    operation: FetchOperation, missing: Sequence[MissingBytes]
+    operation: FetchOperation, missing: Sequence[MissingBytes], turn: Turn
 ) -> tuple[list[MissingBytes], int]:
     """Take at once what was written here lately. Returns what has to be read, and how many bytes more this
     round may hold."""
     reader, left = operation.resources.reader, operation.resources.options.round_bytes
-    unread, turn = [], Turn() if reader.objects is not None else None
+    unread = []
     for part in missing:
-        size = min(part.size, part.stream.available)
-        if turn is not None:
-            await turn.take(size)
-        if size > left or not reader.take_written(part.stream, size):
+        stream, size = part.stream, min(part.size, part.stream.available)
+        before = len(stream.batches)
+        if size > left or not reader.take_written(stream, size):
             unread.append(part)
-        else:
-            left -= size
+            continue
+        left -= size
+        turn.is_due(size)
+        if turn.takes(len(stream.batches) - before):
+            await turn.next()
     return unread, left
 
 
@@ -134,7 +140,7 @@ def _cut_short(operation: FetchOperation, missing: Sequence[MissingBytes]) -> li
 
 
 async def _read_round(
-    operation: FetchOperation, missing: Sequence[MissingBytes], max_bytes: int
+    operation: FetchOperation, missing: Sequence[MissingBytes], max_bytes: int, turn: Turn
 ) -> list[tuple[PartitionFetch, str]]:
     """One read of the store for all partitions, of about `max_bytes`, which may be 0. Returns those of which
     the store does not have what was planned, with the reason."""
@@ -143,7 +149,7 @@ async def _read_round(
     resources = operation.resources
     latest = asyncio.get_running_loop().time() + resources.options.ledger_wait_s
     try:
-        failures = await resources.reader.read(reads, max_bytes, max(operation.deadline, latest))
+        failures = await resources.reader.read(reads, max_bytes, max(operation.deadline, latest), turn)
     except StoreError as error:
         failures = [error] * len(missing)
     stale: list[tuple[PartitionFetch, str]] = []

@@ -3,7 +3,7 @@ kept by the system, else as `ObjectReads` does."""
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -13,7 +13,7 @@ from gateway.fetch.object_reads import MissingRange, ObjectReads
 from gateway.fetch.read_ahead import ReadAhead
 from gateway.fetch.segment_indexes import SegmentIndexes
 from gateway.fetch.stream import BatchStream, ByteRange, Damaged, StoredBatch
-from gateway.fetch.turns import Turn
+from gateway.fetch.turns import RUN_BYTES, Turn
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError, StoreUnavailable
 from ledger.partitions.markers import is_marker, marker_bytes
@@ -89,16 +89,21 @@ class RunReader:
         """Bytes that were wanted of the cache's entries, and those of them that it did not have."""
 
     async def read(
-        self, reads: Sequence[ReadRequest], max_bytes: int, deadline: float = math.inf
+        self,
+        reads: Sequence[ReadRequest],
+        max_bytes: int,
+        deadline: float = math.inf,
+        turn: Turn | None = None,
     ) -> list[Exception | None]:
         """Read the next ranges of every stream; streams beyond `max_bytes` in all, but never the first, are
         left for the next call. For each stream None, MissingObject, Damaged, or StoreUnavailable, also if a
-        far store has not answered until `deadline` (loop time).
+        far store has not answered until `deadline` (loop time). `turn` counts what is done.
 
         Raises StoreUnavailable if the store failed for all of them.
         """
-        ranges, failures = self._plan(reads, max_bytes)
-        pieces = await self._cached(ranges)
+        turn = turn or Turn()
+        ranges, failures = await self._plan(reads, max_bytes, turn)
+        pieces = await self._cached(ranges, turn)
         missing = [piece.missing for piece in pieces if piece.missing is not None]
         if missing and self.objects is not None:
             await self.objects.fill(missing, deadline)
@@ -106,7 +111,7 @@ class RunReader:
             stored = await self._segments.read([part.position for part in missing])
             for part, data in zip(missing, stored, strict=True):
                 part.data = data
-        at, turn = 0, Turn() if self.objects is not None else None
+        at = 0
         for index, (read, group) in enumerate(zip(reads, ranges, strict=True)):
             if failures[index] is None and group:
                 failure = await self._fill(read.stream, group, pieces[at : at + len(group)], turn)
@@ -143,8 +148,8 @@ class RunReader:
         if self.objects is not None:
             await self.objects.close()
 
-    def _plan(
-        self, reads: Sequence[ReadRequest], max_bytes: int
+    async def _plan(
+        self, reads: Sequence[ReadRequest], max_bytes: int, turn: Turn
     ) -> tuple[list[list[_Placed]], list[Exception | None]]:
         """The ranges to read for each stream, or why there are none."""
         ranges: list[list[_Placed]] = []
@@ -164,12 +169,13 @@ class RunReader:
                     failure, placed = MissingObject(f"object {error} is not in the ledger"), []
             ranges.append(placed)
             failures.append(failure)
+            if turn.is_due(len(placed) * RUN_BYTES):
+                await turn.next()
         return ranges, failures
 
-    async def _cached(self, ranges: Sequence[Sequence[_Placed]]) -> list["_Piece"]:
+    async def _cached(self, ranges: Sequence[Sequence[_Placed]], turn: Turn) -> list["_Piece"]:
         """What the cache has of each range, and which position of the store completes it."""
         pieces: list[_Piece] = []
-        turn = Turn()
         for group in ranges:
             for place, byte_range in group:
                 if place is _OF_MARKERS:
@@ -178,8 +184,8 @@ class RunReader:
                 locator = place.locator
                 copied = self.cache.copied_bytes
                 views, covered = self.cache.get(locator, byte_range.start, byte_range.size)
-                if self.cache.copied_bytes != copied:
-                    await turn.take(self.cache.copied_bytes - copied)
+                if turn.is_due(self.cache.copied_bytes - copied + RUN_BYTES):
+                    await turn.next()
                 piece = _Piece(views)
                 pieces.append(piece)
                 self.hit_bytes += min(covered, byte_range.size)
@@ -235,18 +241,18 @@ class RunReader:
         stream: BatchStream,
         ranges: Sequence[_Placed],
         pieces: Sequence["_Piece"],
-        turn: Turn | None,
+        turn: Turn,
     ) -> Exception | None:
         for (place, byte_range), piece in zip(ranges, pieces, strict=True):
-            if turn is not None:
-                await turn.take(byte_range.size)
+            await turn.take(byte_range.size)
             missing = piece.missing
             stored = missing.data if missing is not None else None
             if missing is not None and stored is None:
                 where = f"{place.locator} has no bytes at {byte_range.start} + {byte_range.size}"
                 return missing.failure or MissingObject(where)
             try:
-                whole = stream.take(byte_range, [stored] if stored is not None else [], piece.views)
+                taking = stream.taking(byte_range, [stored] if stored is not None else [], piece.views)
+                whole = await _take(stream, taking, turn)
             except Damaged as error:
                 if missing is not None and missing.is_of_whole and self.objects is not None:
                     self.objects.distrust(missing.name)
@@ -260,6 +266,21 @@ class RunReader:
         if checked > 0 and not missing.is_of_whole:
             position = missing.position
             self.cache.put_range(position.locator, position.start, memoryview(stored)[:checked])
+
+
+async def _take(stream: BatchStream, taking: Generator[int, None, int], turn: Turn) -> int:
+    """What `taking` returns, or 0 if the fetch has enough batches: it is served those."""
+    while True:
+        try:
+            batches = next(taking)
+        except StopIteration as end:
+            whole: int = end.value
+            return whole
+        if turn.takes(batches):
+            await turn.next()
+        if turn.is_spent and stream.batches:
+            stream.stop()
+            return 0
 
 
 def _missing(position: Position, place: ObjectPlace, run: Run) -> MissingRange:

@@ -233,5 +233,5 @@ async def _requested_in_slices(request: FetchRequest, by_id: bool, slices: Slice
 
 def _pinned(buffers: Iterable[Buffer]) -> int:
     """Bytes in memory that these buffers keep there: a view keeps all that it was cut from."""
-    wholes = [buffer.obj for buffer in buffers if isinstance(buffer, memoryview)]
+    wholes = [buffer.obj if isinstance(buffer, memoryview) else buffer for buffer in buffers]
     return sum({id(whole): memoryview(whole).nbytes for whole in wholes}.values())

@@ -10,7 +10,7 @@ the offset. Batches from the cache were checked before. In a segment offsets are
 CRC covers: they ascend, and a batch that comes after a gap does not overlap the next one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -41,6 +41,11 @@ PATCHED_BYTES: Final = 16
 """Base offset, length and leader epoch: outside the CRC, and written again for each response."""
 MAX_RUNS: Final = 500
 """Runs of one partition that one fetch may read."""
+BATCHES_AT_ONCE: Final = 64
+"""Taken until the caller may let others go on."""
+COPIED_BYTES: Final = 4 * 1024
+"""Batches shorter than this are sent as one buffer: two for each would take more memory than their records,
+and more time than a copy."""
 FIRST_SEEK_BYTES: Final = 256 * 1024
 LAST_SEEK_BYTES: Final = 4 * 1024 * 1024
 
@@ -62,16 +67,23 @@ class StoredBatch(NamedTuple):
 
 
 def outgoing(batches: Sequence[StoredBatch]) -> tuple[list[Buffer], int, int]:
-    """What is sent of these batches, for each its patched head and a view of the rest; their bytes and their
-    records."""
+    """What is sent of these batches, for each its patched head and a view of the rest, or a copy of adjacent
+    short ones; their bytes and their records."""
     buffers: list[Buffer] = []
+    short: list[Buffer] = []
     size = records = 0
     for _, _, base, last, _, _, data in batches:
         batch_bytes = len(data)
-        buffers.append(outgoing_head(base, batch_bytes - LENGTH_PREFIX_BYTES))
-        buffers.append(data[PATCHED_BYTES:])
         size += batch_bytes
         records += last - base + 1
+        pieces = short if batch_bytes < COPIED_BYTES else buffers
+        if short and pieces is buffers:
+            buffers.append(b"".join(short))
+            short.clear()
+        pieces.append(outgoing_head(base, batch_bytes - LENGTH_PREFIX_BYTES))
+        pieces.append(data[PATCHED_BYTES:])
+    if short:
+        buffers.append(b"".join(short))
     return buffers, size, records
 
 
@@ -219,9 +231,12 @@ class BatchStream:
         self._at += is_whole
         return True
 
-    def take(self, byte_range: ByteRange, stored: Sequence[Buffer], cached: Sequence[Buffer] = ()) -> int:
+    def taking(
+        self, byte_range: ByteRange, stored: Sequence[Buffer], cached: Sequence[Buffer] = ()
+    ) -> Generator[int, None, int]:
         """Take what was read of a range, in the order of `ranges`: what the cache had of its beginning, and
-        the rest from the store. Returns how many of its first bytes are whole batches that were checked.
+        the rest from the store. Yields the batches taken since it last did, some at a time; the stream is not
+        to be used before the end. Returns how many of the first bytes are whole batches that were checked.
         Raises Damaged; the stream is then before the damaged batch."""
         if self.at_end or self.runs[self._at] is not byte_range.run or self._position != byte_range.start:
             return 0  # the range before this one ended within a batch
@@ -231,7 +246,7 @@ class BatchStream:
         self._cut = None
         for i, piece in enumerate((*cached, *stored)):
             view = memoryview(piece)[: end - self._position]
-            if len(view) and not self._take_view(byte_range.run, view, is_checked=i < len(cached)):
+            if len(view) and not (yield from self._take_view(byte_range.run, view, i < len(cached))):
                 break
         whole = self._position - byte_range.start if begins_whole else 0
         if self.at_end:
@@ -243,12 +258,16 @@ class BatchStream:
             raise Damaged(f"no batch can be read at {self._position}")
         return whole
 
-    def _take_view(self, run: Run, view: memoryview, is_checked: bool) -> bool:
+    def _take_view(self, run: Run, view: memoryview, is_checked: bool) -> Generator[int, None, bool]:
         """False if it ends within a batch."""
         if self._skipping is not None:
             view = self._check_skipped(run, self._skipping, view)
-        taken = 0
+        taken = batches = 0
         for walked in walk_whole(view):
+            batches += 1
+            if batches > BATCHES_AT_ONCE:
+                yield batches
+                batches = 0
             taken = walked.position + walked.size_bytes
             if self._at != len(self.runs):
                 data = view[walked.position : taken]
@@ -259,6 +278,7 @@ class BatchStream:
                     self._cut = read_header(data), view[walked.position :]
                     return False
                 self._batch(run, walked, data)
+        yield batches
         if taken < len(view):
             self._cut = self._cut_off(run, view[taken:])
         return taken == len(view) and self._skipping is None

@@ -261,6 +261,10 @@ class Slices:
                 self._held = await self._scheduler.enter(self._owner, self.bytes, max(self._deadline, latest))
             except TimeoutError:
                 raise CloseConnection("no memory for a large request within its time") from None
+        await self.next_charged()
+
+    async def next_charged(self) -> None:
+        """The same without entering, for work whose memory is charged elsewhere."""
         await self._scheduler.next_slice(self._owner)
         self._begin_count()
         self._ends_at = self._scheduler.precise_s() + SLICE_SECONDS

@@ -19,6 +19,7 @@ from gateway.fetch.operation import FetchOptions
 from gateway.fetch.reader import RunReader
 from gateway.fetch.service import FetchService
 from gateway.fetch.sessions import FetchSessions
+from gateway.fetch.stream import BatchStream, ByteRange
 from gateway.produce.service import ProduceOptions, ProduceService
 from gateway.produce.validation import TopicPolicy
 from gateway.scheduling.batch_opening import BatchOpener
@@ -79,6 +80,17 @@ def batch_of(
         Record(i, stamp, None, value) for i, (value, stamp) in enumerate(zip(values, stamps, strict=True))
     ]
     return build_batch(records, base_timestamp=base_timestamp, **options)
+
+
+def take(stream: BatchStream, byte_range: ByteRange, stored: Sequence[Buffer]) -> int:
+    """All of a range at once."""
+    taking = stream.taking(byte_range, stored)
+    while True:
+        try:
+            next(taking)
+        except StopIteration as end:
+            whole: int = end.value
+            return whole
 
 
 @dataclass

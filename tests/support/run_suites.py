@@ -78,8 +78,9 @@ Pytest: TypeAlias = Callable[[Sequence[str]], int]
 
 
 def environment_of_tests() -> dict[str, str]:
-    """Compiled modules are kept, whatever the caller prefers: tests start a thousand gateways and commands of a
-    new checkout, and to compile it takes each of them twice as long as all else that it does until it serves."""
+    """Compiled modules are kept, whatever the caller prefers: tests start a thousand gateways and commands of
+    a new checkout, and each would compile it, which takes as long as all else that it does until it serves.
+    """
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

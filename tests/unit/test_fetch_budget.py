@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from gateway.fetch.budget import FetchBudget
 from gateway.fetch.operation import FetchOptions
-from gateway.fetch.stream import BatchStream
+from gateway.fetch.stream import COPIED_BYTES, BatchStream
 from tests.support.reading import batch_of, reading_world, records_of, with_base
 
 A, B = batch_of(b"a"), batch_of(b"b1", b"b2")
@@ -47,14 +47,16 @@ async def test_a_response_does_not_hold_what_was_read_next_to_it() -> None:
 
 
 async def test_a_response_is_charged_for_all_that_its_views_were_cut_from() -> None:
+    first, second = batch_of(b"a" * COPIED_BYTES), batch_of(b"b" * COPIED_BYTES)
     async with reading_world(cache_bytes=0) as world:
         await world.create()
-        await world.produce(A, B)
+        await world.produce(first, second)
         unsent: Releases = []
-        part = await world.one("t", 0, 0, len(A) + len(B) - 1, unsent=unsent)
-        assert records_of(part) == with_base(A, 0)
+        most = len(first) + len(second) - 1
+        part = await world.one("t", 0, 0, most, unsent=unsent)
+        assert records_of(part) == with_base(first, 0)
         # They were read in one piece.
-        assert world.fetch_service.budget.held_bytes == len(A) + len(B)
+        assert world.fetch_service.budget.held_bytes == most
         unsent.pop()()
         assert world.fetch_service.budget.held_bytes == 0 and not unsent
 

@@ -20,7 +20,7 @@ from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.types import DraftBatch, TopicId
 from tests.support.local_logs import entry, opened_log
-from tests.support.reading import batch_of, reading_world, records_of, with_base
+from tests.support.reading import batch_of, reading_world, records_of, take, with_base
 
 COUNTS = (3, 1, 4, 1, 5, 9, 2, 6)
 LAST = sum(COUNTS) - 1
@@ -72,8 +72,10 @@ def served(
     while not stream.at_end:
         try:
             for byte_range in stream.ranges(want):
-                stream.take(
-                    byte_range, [memoryview(stored)[byte_range.start : byte_range.start + byte_range.size]]
+                take(
+                    stream,
+                    byte_range,
+                    [memoryview(stored)[byte_range.start : byte_range.start + byte_range.size]],
                 )
         except Damaged:
             if not stream.batches and table is not None and stream.skip_damaged(table):

@@ -185,9 +185,9 @@ async def test_a_round_holds_no_more_with_what_was_written_lately(monkeypatch: p
         reader, most = world.fetch_service.reader, list[int]()
         read = reader.read
 
-        def noted(reads: Sequence[ReadRequest], max_bytes: int, deadline: float = 0.0) -> Any:
+        def noted(reads: Sequence[ReadRequest], max_bytes: int, *others: Any) -> Any:
             most.append(max_bytes)
-            return read(reads, max_bytes, deadline)
+            return read(reads, max_bytes, *others)
 
         monkeypatch.setattr(reader, "read", noted)
         fetched = parts(await world.fetch(("t", 0, 0), ("t", 1, 0)))

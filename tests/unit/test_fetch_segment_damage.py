@@ -19,7 +19,7 @@ from ledger.formats.segment import IndexEntry, SegmentBatch, SegmentBytes, encod
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.types import TopicId
-from tests.support.reading import batch_of
+from tests.support.reading import batch_of, take
 
 COUNTS = (3, 1, 4, 1, 5, 9, 2, 6)
 GAPS = (0, 0, 3, 0, 0, 1000, 0, 2)
@@ -99,7 +99,7 @@ def served(
             break
         try:
             for one in stream.ranges(want):
-                stream.take(one, [memoryview(stored)[one.start : one.start + one.size]])
+                take(stream, one, [memoryview(stored)[one.start : one.start + one.size]])
         except Damaged:
             if not stream.batches and known is not None and stream.skip_to(known):
                 continue

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.fetch.operation import FetchOptions
+from gateway.fetch.stream import COPIED_BYTES
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.fetch import FetchResponse
 from gateway.wire.messages.fetch_encoding import encode_fetch_response
@@ -45,14 +46,15 @@ async def test_an_offset_within_a_batch_gets_the_whole_batch() -> None:
 
 
 async def test_each_batch_is_sent_as_a_patched_head_and_a_view_that_is_not_copied() -> None:
+    first, second = batch_of(b"a" * COPIED_BYTES), batch_of(b"b" * COPIED_BYTES)
     async with reading_world() as world:
         await world.create()
-        await world.produce(A, B)
+        await world.produce(first, second)
         records = (await world.one("t", 0, 0)).records
         assert records is not None
-        assert [len(buffer) for buffer in records] == [16, len(A) - 16, 16, len(B) - 16]
+        assert [len(buffer) for buffer in records] == [16, len(first) - 16, 16, len(second) - 16]
         assert isinstance(records[1], memoryview)
-        assert records[1].obj is A
+        assert records[1].obj is first
 
 
 async def test_the_cache_and_the_store_give_the_same_bytes() -> None:

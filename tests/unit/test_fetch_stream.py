@@ -12,7 +12,7 @@ from ledger.batch.records import Record, build_batch
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
 from ledger.types import TopicId
-from tests.support.reading import batch_of
+from tests.support.reading import batch_of, take
 
 
 def segment_batch(base: int, *deltas: int) -> bytes:
@@ -24,7 +24,7 @@ def read_all(stream: BatchStream, data: bytes, want: int = 10**9) -> list[tuple[
     """Give it the ranges that it names; base and last offsets of its batches."""
     while not stream.at_end:
         for byte_range in stream.ranges(want):
-            stream.take(byte_range, [data[byte_range.start : byte_range.start + byte_range.size]])
+            take(stream, byte_range, [data[byte_range.start : byte_range.start + byte_range.size]])
     return [(batch.base_offset, batch.last_offset) for batch in stream.batches]
 
 
@@ -63,7 +63,7 @@ def test_all_of_a_run_is_whole_wherever_the_next_run_is() -> None:
     data = batch_of(b"a")
     runs = [Run(0, 0, 1, 500, len(data), 0), Run(1, 1, 2, 520, len(data), 0)]
     stream = BatchStream(runs, 0, 2, SparseOffsetIndex())
-    assert [stream.take(byte_range, [data]) for byte_range in stream.ranges(10**6)] == [len(data)] * 2
+    assert [take(stream, byte_range, [data]) for byte_range in stream.ranges(10**6)] == [len(data)] * 2
 
 
 def test_a_large_batch_before_the_offset_is_checked_in_pieces_and_once() -> None:
@@ -75,7 +75,7 @@ def test_a_large_batch_before_the_offset_is_checked_in_pieces_and_once() -> None
     while not stream.at_end:
         for byte_range in stream.ranges(100):
             pieces.append(byte_range.size)
-            whole += stream.take(byte_range, [data[byte_range.start : byte_range.start + byte_range.size]])
+            whole += take(stream, byte_range, [data[byte_range.start : byte_range.start + byte_range.size]])
     assert [(batch.base_offset, bytes(batch.data)) for batch in stream.batches] == [(1, small)]
     assert stream.available == len(small)
     assert max(pieces) <= LAST_SEEK_BYTES and sum(pieces) <= len(data)
