@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 
 from gateway.fetch.operation import CHUNK_PARTITIONS, FetchOperation
-from gateway.fetch.planning import PartitionFetch, plan, readable_bytes
+from gateway.fetch.planning import PartitionFetch, readable_bytes
 from gateway.fetch.purgatory import NEWS_BYTES, ParkedFetch
+from gateway.fetch.readiness import Readiness
 from gateway.scheduling.slices import Slices
 from gateway.wire.errors import ErrorCode
 from ledger.partitions.state import PartitionLog
@@ -17,37 +18,47 @@ from ledger.partitions.state import PartitionLog
 
 async def park(operation: FetchOperation) -> bool:
     """Wait for enough bytes or other news of the partitions. False: the wait is over for good."""
-    is_ready = None
+    readiness = None
     if operation.min_bytes - readable_bytes(operation.reportable) > NEWS_BYTES:
-        is_ready = _readiness(operation)
-    for fetched in operation.reportable:
-        fetched.stream = None
+        readiness = Readiness(operation)
     if operation.sliced is not None:
-        return await _park_in_slices(operation, ParkedFetch((), is_ready), operation.sliced.slices)
+        return await _park_in_slices(operation, readiness, operation.sliced.slices)
+    parked = ParkedFetch(_let_go(operation.partitions, readiness), readiness)
     if operation.has_waited and _has_moved(operation, operation.partitions):
         return True
-    logs = [fetched.log for fetched in operation.partitions if fetched.log is not None]
     if operation.memory is None and operation.session is None:
-        return await operation.resources.purgatory.park(ParkedFetch(logs, is_ready), operation.deadline)
-    return await _wait(operation, operation.resources.purgatory.park, ParkedFetch(logs, is_ready))
+        return await operation.resources.purgatory.park(parked, operation.deadline)
+    return await _wait(operation, operation.resources.purgatory.park, parked)
 
 
-async def _park_in_slices(operation: FetchOperation, parked: ParkedFetch, slices: Slices) -> bool:
+def _let_go(partitions: Sequence[PartitionFetch], readiness: Readiness | None) -> list[PartitionLog]:
+    """Keep nothing of what was planned to be read, but how much that is. Returns the logs to wait for."""
+    if readiness is not None:
+        readiness.add(partitions)
+    for fetched in partitions:
+        fetched.stream = None
+    return [fetched.log for fetched in partitions if fetched.log is not None]
+
+
+async def _park_in_slices(operation: FetchOperation, readiness: Readiness | None, slices: Slices) -> bool:
     purgatory, entered = operation.resources.purgatory, list[list[PartitionLog]]()
+    parked = ParkedFetch((), readiness)
     starts = range(0, len(operation.partitions), CHUNK_PARTITIONS)
     try:
         for start in starts:
-            chunk = operation.partitions[start : start + CHUNK_PARTITIONS]
-            logs = [fetched.log for fetched in chunk if fetched.log is not None]
+            logs = _let_go(operation.partitions[start : start + CHUNK_PARTITIONS], readiness)
             entered.append(logs)
             purgatory.enter(parked, logs)
-            if slices.is_due(len(chunk)):
+            if slices.is_due(CHUNK_PARTITIONS):
                 await slices.next_slice()
         for start in starts:
             if _has_moved(operation, operation.partitions[start : start + CHUNK_PARTITIONS]):
                 return True
             if slices.is_due(CHUNK_PARTITIONS // 4):
                 await slices.next_slice()
+        if readiness is not None and readiness(()):
+            # Partitions that moved meanwhile were counted before the others were added.
+            return True
         slices.leave()
         is_news = await _wait(operation, purgatory.wait, parked)
         while entered:
@@ -108,34 +119,3 @@ def _has_moved(operation: FetchOperation, partitions: Sequence[PartitionFetch]) 
     return any(fetched.has_moved for fetched in partitions if fetched.error is ErrorCode.NONE) and _has_time(
         operation
     )
-
-
-def _readiness(operation: FetchOperation) -> Callable[[Sequence[PartitionLog]], bool]:
-    """What plans the partitions that moved, and says whether there are enough bytes now."""
-    resources = operation.resources
-    available_of: dict[int, int] = {}
-    waiting: dict[int, list[PartitionFetch]] = {}
-    for fetched in operation.partitions:
-        if fetched.log is not None:
-            number = fetched.log.number
-            waiting.setdefault(number, []).append(fetched)
-            available_of[number] = available_of.get(number, 0) + fetched.available
-    total = sum(available_of.values())
-
-    def is_ready(moved: Sequence[PartitionLog]) -> bool:
-        nonlocal total
-        topics = resources.shard.state.topics
-        for moved_log in moved:
-            available = 0
-            for fetched in waiting[moved_log.number]:
-                plan(fetched, topics, operation.isolation, operation.max_bytes, resources.offset_index)
-                available += fetched.available
-                if fetched.error is not ErrorCode.NONE or fetched.log is not moved_log:
-                    # Deleted, or created again under its name: the purgatory knows nothing of the new one.
-                    return True
-                fetched.stream = None
-            total += available - available_of[moved_log.number]
-            available_of[moved_log.number] = available
-        return total >= operation.min_bytes
-
-    return is_ready

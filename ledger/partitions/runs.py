@@ -100,7 +100,7 @@ class RunChunk:
     so that a restarted gateway cuts chunks where the one before it did.
     """
 
-    __slots__ = ("_rows", "filled", "head", "latest", "serial", "trimmed")
+    __slots__ = ("_rows", "filled", "head", "latest", "serial", "total_bytes", "trimmed")
 
     def __init__(self, serial: int, trimmed: int = 0) -> None:
         self.serial = serial
@@ -110,6 +110,9 @@ class RunChunk:
         """Runs, with all that have gone."""
         self.latest = NO_TIMESTAMP
         """At least the greatest timestamp of the live runs, so that a search may pass the chunk by."""
+        self.total_bytes = 0
+        """Of all its runs, with those before the head, when they were last counted: what it has once no
+        further run comes."""
         self._rows = bytearray()
 
     @classmethod
@@ -119,6 +122,7 @@ class RunChunk:
         chunk._rows = bytearray(rows)
         chunk.filled = len(chunk)
         chunk._find_latest()
+        chunk.count_bytes()
         return chunk
 
     def __len__(self) -> int:
@@ -141,6 +145,12 @@ class RunChunk:
     def trim(self) -> None:
         """No further run comes: a tenth of its memory was for more of them."""
         self._rows = bytearray(self._rows)
+        self.count_bytes()
+
+    def count_bytes(self) -> int:
+        """What `total_bytes` is from now on."""
+        self.total_bytes = sum(self.sizes(0, len(self)))
+        return self.total_bytes
 
     def lengthen(self, last: int, size: int, max_timestamp: int) -> None:
         """The last run goes on for `size` bytes up to the offset `last`."""

@@ -21,6 +21,8 @@ CHUNK_RUNS = 256
 """A chunk is copied when its memory grows, and written whole into the image: so it is kept small."""
 DEFAULT_FIND_RUNS = 1_000
 NO_OBJECT = -1
+NO_BOUND: Final = 1 << 63
+NO_OFFSET: Final = -1
 _NOTHING_IMAGED: Final = (0, 0)
 _NO_PRODUCERS: Final[Mapping[int, ProducerState]] = MappingProxyType({})
 
@@ -92,6 +94,13 @@ class PartitionLog:
             return self.high_watermark
         return max(next(iter(isolation.open.values())), self.log_start)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """While this is the same, `size_bytes` has only grown by what was appended: no run was dropped, nor
+        replaced by others than copies of the same batches."""
+        first = self.chunks[0] if self.chunks else None
+        return self.layout_version, first.row(first.head)[1] if first is not None else NO_OFFSET
+
     def append(
         self, object_number: int, start: int, size: int, base: int, last: int, max_timestamp: int
     ) -> bool:
@@ -152,7 +161,7 @@ class PartitionLog:
         """Append a chunk as it was in an image."""
         self._add(chunk)
         self.run_count += len(chunk)
-        self.size_bytes += sum(chunk.sizes(0, len(chunk)))
+        self.size_bytes += chunk.count_bytes()
         if len(chunk):
             _, _, _, number, start, size = chunk.row(len(chunk) - 1)
             self._end_object = number if number < SEGMENT_RUN else NO_OBJECT
@@ -301,13 +310,22 @@ class PartitionLog:
                 break
         return found
 
-    def bytes_from(self, offset: int, limit: int) -> int:
-        """About how many bytes there are from `offset` on: in whole runs, and not much beyond `limit`."""
+    def bytes_from(self, offset: int, limit: int, bound: int = NO_BOUND) -> int:
+        """About how many bytes there are from `offset` on: in whole runs, of those that begin below `bound`,
+        and not much beyond `limit`."""
         if offset >= self.high_watermark:
             return 0
         total = 0
         for chunk in self._chunks_from(offset):
-            for row in chunk.rows(chunk.find(offset)):
+            first = chunk.find(offset)
+            is_whole = not first and chunk.last < bound and chunk is not self.chunks[-1]
+            if is_whole and total + chunk.total_bytes < limit:
+                # As most of them are: no look at each run.
+                total += chunk.total_bytes
+                continue
+            for row in chunk.rows(first):
+                if row[1] >= bound:
+                    return total
                 total += row[5]
                 if total >= limit:
                     return total

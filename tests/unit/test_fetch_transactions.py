@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.fetch import planning
+from gateway.fetch.sessions import SessionPartition
 from gateway.wire.messages.fetch import FetchPartitionResponse
 from ledger.batch.control import MarkerType, read_marker
 from ledger.batch.header import TRANSACTIONAL_BIT, read_header, walk
 from ledger.batch.records import Producer
 from ledger.partitions.requests import CommitBatch, CommitFile, Committed, FileCommit, ProducerTransaction
+from ledger.partitions.state import PartitionLog
 from ledger.records import LEVEL_WITH_TRANSACTIONS
+from ledger.topics.state import Topics
 from ledger.transactions.requests import EndTransaction, InitTransactionalId, ProducerEpoch
 from ledger.types import DraftBatch
 from tests.support.reading import (
@@ -174,6 +178,34 @@ async def test_a_reader_that_waits_for_bytes_sleeps_while_a_transaction_grows() 
         assert not waiting.done() and not world.segments.reads
         await writer.end(is_commit=True)
         assert len(batches(await asyncio.wait_for(waiting, 10))) == 8
+
+
+async def test_a_reader_that_waits_for_bytes_is_seldom_planned_while_transactions_overlap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is always an open one, and the last stable offset moves with each end."""
+    planned, find = list[int](), planning.find_log
+
+    def counting(partition: SessionPartition, topics: Topics) -> PartitionLog | None:
+        planned.append(partition.request.index)
+        return find(partition, topics)
+
+    async with reading_world() as world:
+        one, other = await writers(world, "a", "b")
+        size, rounds = len(await one.send(b"x" * 1000)), 60
+        waiting = asyncio.ensure_future(
+            world.one("t", 0, 0, isolation=READ_COMMITTED, max_wait_ms=30_000, min_bytes=rounds * size)
+        )
+        await asyncio.sleep(0.01)
+        monkeypatch.setattr(planning, "find_log", counting)
+        for _ in range(rounds):
+            await other.send(b"x" * 1000)
+            await one.end(is_commit=True)
+            one, other = other, one
+            await asyncio.sleep(0)
+        fetched = await asyncio.wait_for(waiting, 10)
+        assert len(records_of(fetched)) >= rounds * size
+        assert len(planned) < 10
 
 
 async def test_aborted_transactions_come_with_the_records_that_they_are_among() -> None:

@@ -1,6 +1,7 @@
 """A partition's runs: joined, cut into chunks, dropped from the front, found."""
 
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,7 +9,7 @@ from ledger.errors import StoreDamaged
 from ledger.journal import apply_entry, decode_entry
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.requests import CommitFile
-from ledger.partitions.runs import Run, RunChunk
+from ledger.partitions.runs import Row, Run, RunChunk
 from ledger.partitions.state import PartitionLog
 from ledger.topics.requests import CreateTopic
 from ledger.types import TopicId
@@ -124,6 +125,40 @@ def test_nothing_is_found_at_or_above_the_high_watermark(log: PartitionLog) -> N
 def test_bytes_from_counts_whole_runs_and_stops_at_the_limit(log: PartitionLog) -> None:
     assert [log.bytes_from(offset, ALL) for offset in (0, 1, 2, 19, 20, 99)] == [1000, 1000, 900, 100, 0, 0]
     assert [log.bytes_from(0, limit) for limit in (1, 100, 101, 450)] == [100, 100, 200, 500]
+
+
+def test_bytes_from_looks_at_the_runs_of_the_first_and_of_the_last_chunks_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, looked, rows = log_of(*[(2, 7)] * 30), list[int](), RunChunk.rows
+
+    def counting(chunk: RunChunk, first: int) -> Iterator[Row]:
+        looked.append(chunk.serial)
+        return rows(chunk, first)
+
+    monkeypatch.setattr(RunChunk, "rows", counting)
+    assert log.bytes_from(3, 2_350) == 2_400
+    assert looked == [0, 8]
+    assert log.bytes_from(0, ALL) == 3_000
+    assert looked == [0, 8, 9]
+    assert log.bytes_from(0, ALL, 10) == 500
+    assert looked == [0, 8, 9, 1]
+
+
+def test_the_shape_of_a_partition_is_the_same_while_runs_are_only_appended(log: PartitionLog) -> None:
+    before, size_bytes = log.shape, log.size_bytes
+    log.append(20, 0, 70, 20, 20, 7)
+    assert not log.append(20, 70, 80, 21, 21, 7)
+    for number in range(21, 30):
+        log.append(number, 0, 100, number + 1, number + 1, 7)
+    assert (log.shape, log.size_bytes) == (before, size_bytes + 70 + 80 + 9 * 100)
+    shapes = [before]
+    for _ in range(7):
+        log.drop(1)
+        shapes.append(log.shape)
+    log.drop(log.run_count)
+    shapes.append(log.shape)
+    assert len(set(shapes)) == 9
 
 
 def test_find_time_gives_the_first_readable_run_that_is_late_enough(log: PartitionLog) -> None:
