@@ -109,7 +109,8 @@ class RunChunk:
         self.filled = trimmed
         """Runs, with all that have gone."""
         self.latest = NO_TIMESTAMP
-        """At least the greatest timestamp of the live runs, so that a search may pass the chunk by."""
+        """The greatest timestamp of all its runs, with those before the head, so that a search may pass the
+        chunk by; NO_TIMESTAMP if none has one."""
         self.total_bytes = 0
         """Of all its runs, with those before the head, when they were last counted: what it has once no
         further run comes."""
@@ -184,6 +185,13 @@ class RunChunk:
             else:
                 high = middle
         return low
+
+    def find_latest(self, first: int) -> tuple[int, int]:
+        """The first row with the greatest timestamp, of those from `first` on, and that timestamp. There is
+        at least one row."""
+        stamps = self._column(first, len(self), _STAMP_WORD, 2, "q")
+        latest = max(stamps)
+        return first + stamps.index(latest), latest
 
     def has_last_from(self, offset: int) -> bool:
         """Whether the last run is live and holds everything from `offset` on."""

@@ -315,9 +315,9 @@ class PartitionLog:
         and not much beyond `limit`."""
         if offset >= self.high_watermark:
             return 0
-        total = 0
-        for chunk in self._chunks_from(offset):
-            first = chunk.find(offset)
+        total, chunks = 0, self._chunks_from(offset)
+        for i, chunk in enumerate(chunks):
+            first = chunk.head if i else chunk.find(offset)
             is_whole = not first and chunk.last < bound and chunk is not self.chunks[-1]
             if is_whole and total + chunk.total_bytes < limit:
                 # As most of them are: no look at each run.
@@ -344,17 +344,19 @@ class PartitionLog:
 
     def find_max_time(self, from_offset: int = 0) -> Run | None:
         """The first readable run that holds the greatest timestamp, of those with offsets from there on."""
-        best: Run | None = None
-        latest = NO_TIMESTAMP
         first = max(from_offset, self.log_start)
-        for chunk in self._chunks_from(first):
-            if chunk.latest <= latest:
-                continue
-            for row in chunk.rows(chunk.find(first)):
-                if row[2] > latest:
-                    latest = row[2]
-                    best = run_of(row)
-        return best
+        chunks = self._chunks_from(first)
+        if not chunks:
+            return None
+        # Runs of the first chunk may be gone or too early, and its `latest` may be theirs: it is looked at.
+        # Of all others it is exact, and the run is in the first with the greatest, however many they are.
+        found = chunks[0]
+        row, latest = found.find_latest(found.find(first))
+        later = max(chunks[1:], key=_chunk_latest, default=None)
+        if later is not None and later.latest > max(latest, NO_TIMESTAMP):
+            found = later
+            row, latest = later.find_latest(later.head)
+        return run_of(found.row(row)) if latest > NO_TIMESTAMP else None
 
     def runs(self) -> Iterator[Run]:
         """All live runs in order."""
@@ -365,6 +367,10 @@ class PartitionLog:
 
 def _chunk_last(chunk: RunChunk) -> int:
     return chunk.last
+
+
+def _chunk_latest(chunk: RunChunk) -> int:
+    return chunk.latest
 
 
 def _chunk_serial(chunk: RunChunk) -> int:

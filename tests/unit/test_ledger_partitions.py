@@ -9,7 +9,7 @@ from ledger.errors import StoreDamaged
 from ledger.journal import apply_entry, decode_entry
 from ledger.partitions import state as ledger_partitions
 from ledger.partitions.requests import CommitFile
-from ledger.partitions.runs import Row, Run, RunChunk
+from ledger.partitions.runs import Row, Run, RunChunk, without_timestamp
 from ledger.partitions.state import PartitionLog
 from ledger.topics.requests import CreateTopic
 from ledger.types import TopicId
@@ -159,6 +159,48 @@ def test_the_shape_of_a_partition_is_the_same_while_runs_are_only_appended(log: 
     log.drop(log.run_count)
     shapes.append(log.shape)
     assert len(set(shapes)) == 9
+
+
+@pytest.mark.parametrize("step", [1, 0, -1])
+def test_find_max_time_looks_at_the_runs_of_two_chunks_at_most(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, looked = log_of(*[(2, 100 + step * number) for number in range(30)]), list[int]()
+    rows, find_latest = RunChunk.rows, RunChunk.find_latest
+
+    def counting_rows(chunk: RunChunk, first: int) -> Iterator[Row]:
+        looked.append(chunk.serial)
+        return rows(chunk, first)
+
+    def counting_find(chunk: RunChunk, first: int) -> tuple[int, int]:
+        looked.append(chunk.serial)
+        return find_latest(chunk, first)
+
+    monkeypatch.setattr(RunChunk, "rows", counting_rows)
+    monkeypatch.setattr(RunChunk, "find_latest", counting_find)
+    found = log.find_max_time()
+    assert found is not None and found.base == (58 if step == 1 else 0)
+    assert len(looked) <= 2
+
+
+def test_find_max_time_passes_by_a_timestamp_that_only_unreadable_runs_have() -> None:
+    log = log_of((2, 90), (2, 10), (2, 20), (2, 20), (2, 15), (2, 20), (2, 5))
+    for log_start, base in ((0, 0), (2, 4), (4, 4), (5, 4), (6, 6), (8, 10), (12, 12)):
+        log.log_start = log_start
+        found = log.find_max_time()
+        assert found is not None and found.base == base
+    log.log_start = 2
+    log.drop(1)
+    found = log.find_max_time()
+    assert found is not None and found.base == 4
+    assert log.find_max_time(14) is None
+
+
+def test_find_max_time_finds_nothing_where_no_record_has_a_timestamp() -> None:
+    assert PartitionLog(1, TOPIC, 0).find_max_time() is None
+    assert log_of(*[(2, without_timestamp(7))] * 7).find_max_time() is None
+    found = log_of(*[(2, without_timestamp(7))] * 7, (2, 0), (2, -1)).find_max_time()
+    assert found is not None and found.base == 14
 
 
 def test_find_time_gives_the_first_readable_run_that_is_late_enough(log: PartitionLog) -> None:
