@@ -162,8 +162,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ge=10_000,
             le=100_000_000,
             description="Partitions of all fetch sessions together, about 700 bytes each; the same number "
-            "again for fetches under way with more than 256. Beyond that no session is made, "
-            "and fetches wait until those that have waited for records the longest have ended",
+            "again for fetches under way with more than 256. Beyond that a session is made only if those end "
+            "for it that were not used for two minutes, and fetches wait until those that have waited for "
+            "records the longest have ended",
         ),
     ] = 500_000
     topic_partitions: Annotated[

@@ -47,6 +47,8 @@ MIN_EVICTION_AGE_MS: Final = 120_000
 NOT_YET_SENT: Final = -1
 MAX_SESSION_PARTITIONS: Final = 10_000
 """A fetch of more gets no session, as in Kafka when its cache of sessions is full."""
+EVICTED_AT_ONCE: Final = 2_000
+"""Partitions of unused sessions after which one fetch evicts no further session."""
 MAX_SESSION_UNKNOWN: Final = 1_000
 """Nor does a fetch of more partitions that do not exist: each would be an error in every response."""
 MIN_QUIET_PARTITIONS: Final = 64
@@ -159,7 +161,8 @@ class FetchSessions:
     """The sessions of a gateway, at most `slots` of them with at most `max_partitions` in all.
 
     A new session may evict one that was not used for `min_age_ms`, or that is older than that and has fewer
-    partitions (Kafka's rules). `new_id` gives random ids above 0.
+    partitions (Kafka's rules). For its partitions it may evict several that were not used for that long:
+    consumers that died have left them. `new_id` gives random ids above 0.
     """
 
     slots: int
@@ -289,7 +292,7 @@ class FetchSessions:
             requested = list(_requested(request, by_id).values())
             return FetchContext(FetchKind.SESSIONLESS, by_id, session.principal, requested)
         self._touch(session, now_ms)
-        if self.partition_count > self.max_partitions or session.size > MAX_SESSION_PARTITIONS:
+        if session.size > MAX_SESSION_PARTITIONS or not self._has_capacity(0, now_ms):
             # A session that grew beyond the bounds is closed; the client makes a new one with a full fetch.
             self._remove(session)
             return _refused(by_id, session.principal, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -340,9 +343,22 @@ class FetchSessions:
         return session_id
 
     def _has_slot(self, size: int, now_ms: int) -> bool:
-        if self.partition_count + size > self.max_partitions or not self.slots:
+        if not self.slots or not self._has_capacity(size, now_ms):
             return False
         return len(self._sessions) < self.slots or self._evict(size, now_ms)
+
+    def _has_capacity(self, size: int, now_ms: int) -> bool:
+        """Whether there may be so many partitions more. For these the sessions end that were not used for
+        `min_age_ms`, the oldest first: a few in one call, and more when the client fetches again."""
+        left = EVICTED_AT_ONCE if size <= self.max_partitions else 0
+        while self.partition_count + size > self.max_partitions:
+            oldest = next(iter(self._sessions.values()), None)
+            if left <= 0 or oldest is None or now_ms - oldest.used_ms <= self.min_age_ms:
+                return False
+            left -= oldest.size
+            self._remove(oldest)
+            self.evictions += 1
+        return True
 
     def _evict(self, size: int, now_ms: int) -> bool:
         oldest = next(iter(self._sessions.values()))

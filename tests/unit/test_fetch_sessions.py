@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.fetch.sessions import (
+    EVICTED_AT_ONCE,
     MAX_EPOCH,
     MIN_EVICTION_AGE_MS,
     FetchKind,
@@ -244,6 +245,43 @@ def test_all_sessions_together_hold_a_bounded_number_of_partitions() -> None:
     grown = fetch(sessions, request_of(*range(10, 16), session=(1, 1)))
     assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (len(sessions), sessions.partition_count) == (0, 0)
+
+
+def test_sessions_of_consumers_that_died_end_when_their_partitions_are_wanted() -> None:
+    sessions, later = sessions_of(max_partitions=10), MIN_EVICTION_AGE_MS + 1
+    dead = [fetch(sessions, request_of(0, 1, 2)).session_id for _ in range(3)]
+    alive = fetch(sessions, request_of(0)).session_id
+    assert fetch(sessions, request_of(0), now_ms=later - 1).session_id == 0
+    assert fetch(sessions, request_of(session=(alive, 1)), now_ms=later).error_code == ErrorCode.NONE
+    # As few as need be, those first that were used the longest ago.
+    assert fetch(sessions, request_of(0, 1, 2, 3), now_ms=later).session_id
+    assert (sessions.evictions, sessions.partition_count, len(sessions)) == (2, 8, 3)
+    for session_id, error in zip(
+        dead, [ErrorCode.FETCH_SESSION_ID_NOT_FOUND] * 2 + [ErrorCode.NONE], strict=True
+    ):
+        assert fetch(sessions, request_of(session=(session_id, 1)), now_ms=later).error_code == error
+    assert fetch(sessions, request_of(0, 1, 2), now_ms=later).session_id == 0
+    # One that can never fit evicts none.
+    assert fetch(sessions, request_of(*range(11)), now_ms=3 * later).session_id == 0
+    assert (sessions.evictions, len(sessions)) == (2, 3)
+
+
+def test_a_session_that_grows_lasts_where_others_can_be_evicted() -> None:
+    sessions, later = sessions_of(max_partitions=4), MIN_EVICTION_AGE_MS + 1
+    fetch(sessions, request_of(0, 1))
+    session_id = fetch(sessions, request_of(0), now_ms=later).session_id
+    grown = fetch(sessions, request_of(1, 2, session=(session_id, 1)), now_ms=later)
+    assert (grown.error_code, sessions.evictions, sessions.partition_count) == (ErrorCode.NONE, 1, 3)
+
+
+def test_one_fetch_evicts_few_partitions_and_the_next_one_goes_on() -> None:
+    size = EVICTED_AT_ONCE - 1
+    sessions, later = sessions_of(max_partitions=4 * size), MIN_EVICTION_AGE_MS + 1
+    for _ in range(4):
+        assert fetch(sessions, request_of(*range(size))).session_id
+    for evictions in (2, 4):
+        fetched = fetch(sessions, request_of(*range(4 * size)), now_ms=later)
+        assert (sessions.evictions, bool(fetched.session_id)) == (evictions, evictions == 4)
 
 
 def test_without_slots_there_are_no_sessions() -> None:
