@@ -26,6 +26,7 @@ from gateway.housekeeping.parts import in_parts
 from gateway.housekeeping.producers import Hearing, in_slices
 from gateway.telemetry.logs import QuietLog
 from ledger.errors import StoreError
+from ledger.numbered import ByNumber
 from ledger.objects.requests import ForgetObjects, RaiseFloor
 from ledger.objects.state import ObjectState
 from ledger.partitions.requests import DrainRuns, ExpireProducers
@@ -69,7 +70,7 @@ class Deaths:
     def __init__(self, before_ms: int) -> None:
         """`before_ms`: the time of the last entry that an earlier process may have applied."""
         self._before_ms = before_ms
-        self._noted: dict[int, tuple[int, int, int]] = {}
+        self._noted = ByNumber[tuple[int, int, int]]()
         """By object: the entry time at which it died, entries that were applied and the monotonic time when
         it was seen dead first. It died in one of them."""
 
@@ -272,7 +273,7 @@ class GarbageCollector:
 
     async def _dead(self) -> AsyncIterator[list[ObjectState]]:
         """All that is dead, slice by slice. The deaths of each slice are noted."""
-        async for numbers in in_parts(list(self._shard.state.objects.garbage), SLICE_DEAD):
+        async for numbers in in_parts(self._shard.state.objects.garbage, SLICE_DEAD):
             state = self._shard.state
             known = map(state.objects.garbage.get, numbers)
             dead = [stored for stored in known if stored is not None]
@@ -284,7 +285,7 @@ class GarbageCollector:
     async def _forget_deaths(self) -> None:
         """Of objects that were deleted by another owner, or have runs again."""
         if len(self._deaths) > len(self._shard.state.objects.garbage):
-            async for numbers in in_parts(list(self._deaths), SLICE_DEAD):
+            async for numbers in in_parts(self._deaths, SLICE_DEAD):
                 garbage = self._shard.state.objects.garbage
                 self._deaths.forget([number for number in numbers if number not in garbage])
 

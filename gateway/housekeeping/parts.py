@@ -1,15 +1,19 @@
-"""Long sequences in parts, between which other tasks run."""
+"""What may be long in parts, between which other tasks run."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
 
-async def in_parts(items: Sequence[Item], size: int) -> AsyncIterator[Sequence[Item]]:
+async def in_parts(items: Iterable[Item], size: int) -> AsyncIterator[Sequence[Item]]:
     """Other tasks run after every part of `size` items, not before the first."""
-    for at in range(0, len(items), size):
-        if at:
+    left = iter(items)
+    part = list(islice(left, size))
+    while part:
+        yield part
+        part = list(islice(left, size))
+        if part:
             await asyncio.sleep(0)
-        yield items[at : at + size]

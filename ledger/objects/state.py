@@ -8,6 +8,7 @@ from operator import lt
 from typing import Final, NamedTuple
 
 from ledger.keys import created_ms, inline_name, is_placed
+from ledger.numbered import ByNumber
 from ledger.objects.spans import CreatedNumbers, CreationTimes
 from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, Uploaders
 from ledger.records import FIRST_LEVEL
@@ -126,7 +127,7 @@ class Objects:
         self.pinned_ms = NEVER_MS
         """Entry time at which the oldest pin was taken. No floor passes it, and objects that were closed from
         then on keep their bytes."""
-        self.garbage: dict[int, ObjectState] = {}
+        self.garbage = ByNumber[ObjectState]()
         self.segments = 0
         """How many of the objects are segments."""
         self.inline: dict[int, ObjectState] = {}

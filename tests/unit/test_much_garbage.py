@@ -1,15 +1,16 @@
 """A sweep over very many dead objects lets other tasks run, and spares what they need by then."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from gateway.coordination.holds import hold_everything
-from gateway.housekeeping.garbage import GarbageCollector
+from gateway.housekeeping.garbage import SLICE_DEAD, GarbageCollector
 from gateway.housekeeping.holds import BackupHolds
+from ledger.numbered import ByNumber
 from ledger.objects.requests import RaiseFloor
 from ledger.objects.state import ObjectState
 from ledger.topics.requests import CreateTopic, DeleteTopic
@@ -74,6 +75,34 @@ async def test_a_sweep_over_very_many_dead_objects_does_not_hold_the_loop(host: 
     await sweep("half of them deleted by another owner")
     assert len(host.shard.state.objects.garbage) == MANY // 2
     assert all(min(turns) < MOST_S for turns in longest.values()), longest
+
+
+class Watched(ByNumber[ObjectState]):
+    """Counts the numbers that are taken out of it."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for number in super().__iter__():
+            self.taken += 1
+            yield number
+
+
+async def test_a_sweep_takes_a_slice_of_the_dead_at_once(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, sleep, at_once = Watched(), asyncio.sleep, list[int]()
+    host.shard.state.objects.garbage = watched
+    bury(host, 5 * SLICE_DEAD)
+
+    async def counting(delay: float) -> None:
+        at_once.append(watched.taken)
+        watched.taken = 0
+        await sleep(delay)
+
+    monkeypatch.setattr(asyncio, "sleep", counting)
+    assert await Collector(host).swept() == 0
+    assert len(at_once) >= 4 and max(at_once) <= 2 * SLICE_DEAD
 
 
 async def dead_objects(host: Embedded, count: int) -> Sequence[ObjectState]:
