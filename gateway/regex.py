@@ -1,7 +1,7 @@
 """Regular expressions of clients: RE2, as Kafka matches them with RE2/J.
 
-RE2 takes time linear in the text, but not in slices, so what one match may cost is bounded. Where RE2 and
-RE2/J take different patterns, RE2/J's choice holds (`tests/differential/test_patterns.py`).
+RE2 takes time linear in the text, but not in slices, so what one match may cost on the event loop is bounded.
+Where RE2 and RE2/J take different patterns, RE2/J's choice holds (`tests/differential/test_patterns.py`).
 """
 
 import re
@@ -38,6 +38,10 @@ class InvalidPattern(ValueError):
     """The pattern is no regular expression of RE2/J, or too large."""
 
 
+class TooLong(InvalidPattern):
+    """The text is too long for the pattern: to match them could hold the event loop."""
+
+
 class Pattern:
     """Matches whole texts."""
 
@@ -58,10 +62,10 @@ class Pattern:
             raise InvalidPattern("RE2 does not take it") from error
 
     def units(self, text: str) -> int:
-        """The work of a match, in units. InvalidPattern if that is too much for this text."""
+        """The work of a match, in units. TooLong if that is too much for the event loop."""
         steps = int(self._compiled.programsize) * len(text)
         if steps > MAX_STEPS:
-            raise InvalidPattern(f"too large for a text of {len(text)} characters")
+            raise TooLong(f"too large for a text of {len(text)} characters")
         return 1 + steps // STEPS_A_UNIT
 
     def matches(self, text: str) -> bool:

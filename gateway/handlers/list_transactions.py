@@ -41,15 +41,20 @@ async def handle(context: RequestContext, request: ListTransactionsRequest) -> L
 
 async def _found(context: RequestContext, request: ListTransactionsRequest) -> Sequence[Transaction]:
     """Raises InvalidPattern."""
-    shard, slices = context.services.shard, context.slices
+    services, slices = context.services, context.slices
+    pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     wanted = TransactionFilter(
         frozenset(request.state_filters),
         frozenset(request.producer_id_filters),
         request.duration_filter,
-        Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None,
+        pattern,
     )
-    known = slices.keep(list(shard.state.part(Transactions).by_id.values()))
-    return await slices.drive(select(known, wanted, shard.now_ms()))
+    known = slices.keep(list(services.shard.state.part(Transactions).by_id.values()))
+    found, long = await slices.drive(select(known, wanted, services.shard.now_ms()))
+    if pattern is None or not long:
+        return found
+    slices.leave()
+    return found + await services.transactions.long_matches.matching(pattern, long)
 
 
 def _refused(context: RequestContext, error: ErrorCode) -> ListTransactionsResponse:

@@ -13,6 +13,7 @@ from gateway.completion import Cancellable, Completion
 from gateway.coordination.ledger import Ledger
 from gateway.telemetry.transactions import TransactionOutcome
 from gateway.timers.deadlines import Deadlines
+from gateway.transactions.long_matches import LongMatches
 from gateway.transactions.pending import RETRIABLE, PendingRequest
 from ledger.errors import ErrorName, StoreError
 from ledger.records import LEVEL_WITH_TRANSACTIONS
@@ -54,6 +55,7 @@ class TransactionCoordinator:
         self._crowded = set() if crowded is None else crowded
         self._deadlines = Deadlines()
         """Of the requests that wait for the shard."""
+        self.long_matches = LongMatches()
 
     def close(self) -> None:
         """Cancel all deadlines."""

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from gateway.regex import TooLong
 from ledger.partitions.markers import COORDINATOR_EPOCH
 from ledger.partitions.producers import ProducerState
 from ledger.partitions.state import PartitionLog
@@ -25,7 +26,9 @@ NO_COORDINATOR: Final = -1
 class IdPattern(Protocol):
     """A regular expression of whole ids (`gateway/regex.py`)."""
 
-    def units(self, text: str) -> int: ...
+    def units(self, text: str) -> int:
+        """TooLong if a match may take too long for the event loop."""
+        ...
 
     def matches(self, text: str) -> bool: ...
 
@@ -75,22 +78,35 @@ def _logs(state: LedgerState, numbers: Iterable[int]) -> Iterable[PartitionLog]:
     return (log for number in numbers if (log := live_log(state, number)) is not None)
 
 
+class Selection(NamedTuple):
+    """What passes a filter; `long` has ids that are too long to be matched on the event loop, and passes if
+    they match."""
+
+    found: list[Transaction]
+    long: list[Transaction]
+
+
 def select(
     known: Sequence[Transaction], wanted: TransactionFilter, now_ms: int
-) -> Generator[int, None, list[Transaction]]:
-    """Those that pass. Yields the units of work that come next (`gateway/scheduling/slices.py`)."""
-    found: list[Transaction] = []
+) -> Generator[int, None, Selection]:
+    """Yields the units of work that come next (`gateway/scheduling/slices.py`)."""
+    selection = Selection([], [])
     for transaction in known:
         yield 1
         if not wanted.passes(transaction, now_ms):
             continue
         if wanted.pattern is not None:
             name = transaction.transactional_id
-            yield wanted.pattern.units(name)
+            try:
+                units = wanted.pattern.units(name)
+            except TooLong:
+                selection.long.append(transaction)
+                continue
+            yield units
             if not wanted.pattern.matches(name):
                 continue
-        found.append(transaction)
-    return found
+        selection.found.append(transaction)
+    return selection
 
 
 def coordinator_epoch(state: LedgerState, log: PartitionLog, producer_id: int, known: ProducerState) -> int:
