@@ -18,7 +18,7 @@ from bench import proc
 from bench.stats import percentile
 from bench.synthetic import BATCHES, commit, new_locator, topic_id
 from gateway.cli.process import relax_collector, tune_collector
-from gateway.housekeeping.garbage import SLICE_RUNS
+from gateway.housekeeping.draining import SLICE_RUNS
 from ledger.journal import GROUP_COMMIT_BATCHES, NONCE_BYTES, apply_entry, decode_entry, encode_entry
 from ledger.objects.requests import RaiseFloor
 from ledger.overlay import Overlay

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from gateway.coordination.shard import Shard
+from gateway.housekeeping.draining import drain
 from gateway.housekeeping.holds import BackupHolds
 from gateway.housekeeping.orphan_scans import OrphanScans, Scan
 from gateway.housekeeping.parts import in_parts
@@ -29,14 +30,13 @@ from ledger.errors import StoreError
 from ledger.numbered import ByNumber
 from ledger.objects.requests import ForgetObjects, RaiseFloor
 from ledger.objects.state import ObjectState
-from ledger.partitions.requests import DrainRuns, ExpireProducers
+from ledger.partitions.requests import ExpireProducers
 from ledger.ports import SegmentStore
 from ledger.requests import Done
 
 log = structlog.get_logger(__name__)
 quiet = QuietLog(3600.0, keyed_by=("locator",))
 
-SLICE_RUNS = 2_000
 SLICE_OBJECTS = 500
 SLICE_DEAD = 2_000
 SLICE_PRODUCERS = 1_000
@@ -163,10 +163,8 @@ class GarbageCollector:
         )
 
     async def drain(self, loop_time: Callable[[], float]) -> None:
-        """Drop unreadable runs in slices, so that no single entry takes long to apply."""
-        while self._shard.state.draining:
-            if await self._done(DrainRuns(SLICE_RUNS), loop_time) == 0:
-                return
+        """Drop unreadable runs."""
+        await drain(self._shard, loop_time, self._wait_s)
 
     async def expire_producers(self, loop_time: Callable[[], float]) -> None:
         # A time that is not in the future may be from before the journal's clock was ahead.
@@ -398,7 +396,7 @@ class GarbageCollector:
 
     async def _done(
         self,
-        request: DrainRuns | ExpireProducers | ForgetObjects | RaiseFloor,
+        request: ExpireProducers | ForgetObjects | RaiseFloor,
         loop_time: Callable[[], float],
     ) -> int:
         result = await self._shard.ask(request, loop_time() + self._wait_s)

@@ -1,21 +1,23 @@
 """Retention by retention.ms and retention.bytes, in journaled steps."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
 
 from gateway.coordination.ledger import Ledger
+from gateway.housekeeping.draining import drain
 from gateway.housekeeping.producers import in_slices
 from ledger.partitions.requests import DeleteRecords, LowWatermark
-from ledger.partitions.retention import UNLIMITED, retention_offset
+from ledger.partitions.retention import UNLIMITED, RetainedFrom, retention_offset
 from ledger.partitions.state import PartitionLog
 from ledger.topics.state import Topic
 
 log = structlog.get_logger(__name__)
 
 SLICE_RUNS = 2_000
+"""Of a partition, before other tasks and other partitions have their turn."""
 AT_ONCE = 200
 """Partitions whose log start is raised together: they share a journal entry."""
 
@@ -23,10 +25,21 @@ Value = Callable[[str, Mapping[str, str]], str]
 """A topic config in force, by name and what is set."""
 
 
+class _Bounds(NamedTuple):
+    retention_ms: int
+    retention_bytes: int
+
+
+class _Found(NamedTuple):
+    topic: Topic
+    partition: PartitionLog
+    bounds: _Bounds
+
+
 class _Due(NamedTuple):
     topic: Topic
-    partition: int
-    offset: int
+    partition: PartitionLog
+    retained: RetainedFrom
 
 
 class Retention:
@@ -46,34 +59,58 @@ class Retention:
         self._wait_s = wait_s
 
     async def apply(self) -> int:
-        """Raise the log start of every partition that keeps too much. Returns how many were raised."""
-        raised, due = 0, list[_Due]()
+        """Raise the log start of every partition that keeps too much. Returns how many were raised.
+
+        A slice of each partition at a time: one of which more is due is visited again after all others, until
+        there is none. In between, what was raised is drained.
+        """
+        raised, found = set[int](), self._all()
+        while True:
+            await drain(self._shard, asyncio.get_running_loop().time, self._wait_s)
+            limited = await self._visit(found, raised)
+            if not limited:
+                return len(raised)
+            found = self._again(limited)
+
+    async def _visit(self, found: AsyncIterator[_Found], raised: set[int]) -> list[_Due]:
+        """Raise the log start of these, each by one slice. Returns those of which more may be due."""
+        due, limited = list[_Due](), list[_Due]()
+        async for topic, partition, bounds in found:
+            retained = self._retained(partition, bounds)
+            if retained.offset > partition.log_start:
+                due.append(_Due(topic, partition, retained))
+                # Perhaps of very many runs.
+                await asyncio.sleep(0)
+            if len(due) == AT_ONCE:
+                limited += await self._raise(due, raised)
+                due = []
+        return limited + await self._raise(due, raised)
+
+    async def _all(self) -> AsyncIterator[_Found]:
         for topic in list(self._shard.state.topics.by_id.values()):
             bounds = self._bounds(topic)
-            async for partition in in_slices([log for log in topic.partitions.made if log is not None]):
-                if bounds is None:
-                    break
-                offset = self._offset(partition, bounds)
-                if offset > partition.log_start:
-                    due.append(_Due(topic, partition.index, offset))
-                    # Perhaps of very many runs.
-                    await asyncio.sleep(0)
-                if len(due) == AT_ONCE:
-                    raised += await self._raise(due)
-                    due = []
-        return raised + await self._raise(due)
+            if bounds is not None:
+                async for partition in in_slices([one for one in topic.partitions.made if one is not None]):
+                    yield _Found(topic, partition, bounds)
 
-    def _bounds(self, topic: Topic) -> tuple[int, int] | None:
-        """(retention.ms, retention.bytes), or None for a topic that keeps everything."""
+    async def _again(self, limited: Sequence[_Due]) -> AsyncIterator[_Found]:
+        for topic, partition, _ in limited:
+            # The topic may have other configs by now, or be gone.
+            bounds = self._bounds(topic)
+            if bounds is not None and not partition.deleted:
+                yield _Found(topic, partition, bounds)
+
+    def _bounds(self, topic: Topic) -> _Bounds | None:
+        """None for a topic that keeps everything."""
         if "delete" not in self._value("cleanup.policy", topic.configs).split(","):
             return None
         retention_ms = int(self._value("retention.ms", topic.configs))
         retention_bytes = int(self._value("retention.bytes", topic.configs))
         if retention_ms < 0 and retention_bytes < 0:
             return None
-        return max(retention_ms, UNLIMITED), max(retention_bytes, UNLIMITED)
+        return _Bounds(max(retention_ms, UNLIMITED), max(retention_bytes, UNLIMITED))
 
-    def _offset(self, partition: PartitionLog, bounds: tuple[int, int]) -> int:
+    def _retained(self, partition: PartitionLog, bounds: _Bounds) -> RetainedFrom:
         by_number = self._shard.state.objects.by_number
         now_ms = self._clock()
         retention_ms, retention_bytes = bounds
@@ -90,14 +127,23 @@ class Retention:
             max(0, self._shard.now_ms() - now_ms),
         )
 
-    async def _raise(self, due: Sequence[_Due]) -> int:
-        """In as few journal entries as possible."""
+    async def _raise(self, due: Sequence[_Due], raised: set[int]) -> list[_Due]:
+        """In as few journal entries as possible. Adds the numbers of those that were raised, and returns
+        those of which more may be due."""
         deadline = asyncio.get_running_loop().time() + self._wait_s
-        requests = [DeleteRecords(topic.topic_id, partition, offset) for topic, partition, offset in due]
+        requests = [
+            DeleteRecords(topic.topic_id, partition.index, retained.offset)
+            for topic, partition, retained in due
+        ]
         results = await asyncio.gather(*(self._shard.ask(request, deadline) for request in requests))
-        raised = 0
-        for (topic, partition, _), result in zip(due, results, strict=True):
-            if isinstance(result, LowWatermark):
-                log.info("retention.applied", topic=topic.name, partition=partition, log_start=result.offset)
-                raised += 1
-        return raised
+        limited = list[_Due]()
+        for one, result in zip(due, results, strict=True):
+            if not isinstance(result, LowWatermark):
+                continue
+            raised.add(one.partition.number)
+            if one.retained.is_limited:
+                limited.append(one)
+            else:
+                name, index = one.topic.name, one.partition.index
+                log.info("retention.applied", topic=name, partition=index, log_start=result.offset)
+        return limited

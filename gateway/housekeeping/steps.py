@@ -14,6 +14,9 @@ from gateway.housekeeping.producers import ProducerRelief
 from gateway.housekeeping.retention import Retention
 
 FULL_S: Final = 2.0
+FULL_RETENTION_S: Final = 30.0
+"""How often retention is checked on a full disk, if `log.retention.check.interval.ms` is not shorter: an
+operator who has set a shorter one waits for it."""
 MIN_HELD_BYTES: Final = 256 * 1024 * 1024
 HELD_A_SNAPSHOT: Final = 4
 """Dead log files wait until they have this, or this multiple of a snapshot: then one is written so that the
@@ -60,10 +63,16 @@ def owner_steps(
 ) -> Housekeeper:
     """On a full disk a snapshot, after which the journal is pruned, is written if it fits."""
     disk = space or FreeSpace(())
+
+    async def apply_retention_if_full() -> None:
+        if disk.is_full:
+            await retention.apply()
+
     housekeeper = Housekeeper()
     now, sweep_s = asyncio.get_running_loop().time, min(60.0, grace_ms / 4_000)
     housekeeper.add("drain", TICK_S, lambda: garbage.drain(now), first_s=0.0)
     housekeeper.add("retention", retention_check_ms / 1000, retention.apply)
+    housekeeper.add("retention on a full disk", FULL_RETENTION_S, apply_retention_if_full)
     housekeeper.add("snapshot", SNAPSHOT_S, lambda: snapshot_if_due(checkpointer, garbage, disk))
     housekeeper.add("sweep", sweep_s, lambda: garbage.sweep(now))
     housekeeper.add("full disk", FULL_S, lambda: garbage.sweep_if_full(now))

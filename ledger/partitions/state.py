@@ -239,6 +239,20 @@ class PartitionLog:
                 break
         return min(count, limit)
 
+    def dead_bytes(self, max_runs: int) -> int | None:
+        """Bytes of the runs that are no longer readable and not drained yet; None if there are more of
+        these than `max_runs`."""
+        runs = size = 0
+        for chunk in self.chunks:
+            dead = chunk.find(self.log_start)
+            runs += dead - chunk.head
+            if runs > max_runs:
+                return None
+            size += sum(chunk.sizes(chunk.head, dead))
+            if dead < len(chunk):
+                break
+        return size
+
     def first_objects(self, count: int) -> list[int]:
         """Object numbers of the first `count` runs, one for each that is in an object."""
         numbers: list[int] = []

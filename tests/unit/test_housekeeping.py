@@ -83,7 +83,7 @@ async def test_a_restarted_gateway_knows_where_its_last_snapshot_was_taken(host:
 async def test_unreadable_runs_are_drained_slice_by_slice(
     host: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.housekeeping.garbage.SLICE_RUNS", SLICE)
+    monkeypatch.setattr("gateway.housekeeping.draining.SLICE_RUNS", SLICE)
     client = Client()
     for _ in range(20):
         await host.send("t", 0, client.batch("t", 0))

@@ -32,7 +32,7 @@ def written(*ages_ms: int | None) -> JournalledLedger:
 def start_after(state: LedgerState, now_ms: int, retention_ms: int = RETENTION_MS) -> int:
     log = state.topics.by_name["t"].partitions[0]
     created = {number: stored.created_ms for number, stored in state.objects.by_number.items()}
-    return retention_offset(log, retention_ms, UNLIMITED, now_ms, LONG, created.__getitem__)
+    return retention_offset(log, retention_ms, UNLIMITED, now_ms, LONG, created.__getitem__).offset
 
 
 @pytest.mark.parametrize("ages_ms", [(None,), (None, HOUR_MS), (HOUR_MS, None), (None, None)])
@@ -50,7 +50,7 @@ def test_a_journal_that_did_not_keep_the_time_of_commit_has_that_of_the_object()
     log.append(7, 0, 100, 0, 4, NO_TIMESTAMP)
     created = {7: HOUR_MS}
     starts = [
-        retention_offset(log, RETENTION_MS, UNLIMITED, HOUR_MS + late, LONG, created.__getitem__)
+        retention_offset(log, RETENTION_MS, UNLIMITED, HOUR_MS + late, LONG, created.__getitem__).offset
         for late in (RETENTION_MS, RETENTION_MS + 1)
     ]
     assert starts == [0, 5]
@@ -62,7 +62,7 @@ def test_what_was_committed_before_the_journal_got_ahead_stays_as_old_as_it_is()
     log.append(1, 0, 100, 1, 1, without_timestamp(now_ms + ahead_ms - 2 * HOUR_MS))
     created: dict[int, int] = {}
     starts = [
-        retention_offset(log, hours * HOUR_MS, UNLIMITED, now_ms, LONG, created.__getitem__, ahead_ms)
+        retention_offset(log, hours * HOUR_MS, UNLIMITED, now_ms, LONG, created.__getitem__, ahead_ms).offset
         for hours in (4, 3, 2, 1)
     ]
     assert starts == [0, 0, 1, 2]
