@@ -181,7 +181,7 @@ class InlineMover:
         it can hold."""
         found: list[InlineRange] = []
         size = runs = looked = 0
-        for number in list(self._shard.state.objects.inline_from):
+        for number in list(self._shard.state.objects.inline_runs):
             offset: int | None = 0
             while offset is not None:
                 state = self._shard.state

@@ -124,7 +124,7 @@ def _parts(state: LedgerState, frames: Mapping[str, bytes]) -> list[list[InlineR
     parts: list[list[InlineRange]] = [[]]
     size = 0
     locator = state.objects.locator
-    for number in list(state.objects.inline_from):
+    for number in list(state.objects.inline_runs):
         if (log_ := state.logs.get(number)) is None:
             continue
         for found in inline_ranges(state, log_):

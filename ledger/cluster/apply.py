@@ -10,6 +10,7 @@ from ledger.cluster.records import (
     TimeHeld,
     TimeJumped,
 )
+from ledger.objects.rows import find_inline
 from ledger.state import LedgerState
 
 OWNERS = 12
@@ -62,3 +63,4 @@ def ledger_restored(state: LedgerState, record: LedgerRestored) -> None:
     state.restores.append(record)
     state.objects.keep(record.kept_from_ms, record.kept_to_ms)
     state.objects.lose_entries(record.entries)
+    find_inline(state)

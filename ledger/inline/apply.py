@@ -1,9 +1,6 @@
 """Applying the metadata record of batches that were moved out of journal entries."""
 
-from itertools import islice
-
 from ledger.errors import StoreDamaged
-from ledger.inline.plan import MAX_LOOKED_AT
 from ledger.inline.records import InlineMoved, MovedRange
 from ledger.objects.apply import announce
 from ledger.objects.rows import OBJECT
@@ -12,7 +9,6 @@ from ledger.objects.uploads import ObjectKind
 from ledger.partitions.apply import changing
 from ledger.partitions.rows import PARTITION
 from ledger.partitions.runs import Run
-from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
 
 
@@ -54,27 +50,10 @@ def _move(state: LedgerState, stored: ObjectState, moved: MovedRange) -> list[in
     # it stays: no plan of a job has runs that are inside of entries.
     log.layout_version = max(log.layout_version, 1)
     stored.live_runs += len(runs)
-    _find_next(state, log)
+    state.objects.inline_runs.remove(log.number, moved.first, moved.last)
     state.dirty[PARTITION].add(log.number)
     if log.droppable(1):
         state.draining[log.number] = log
     else:
         state.draining.pop(log.number, None)
     return released
-
-
-def _find_next(state: LedgerState, log: PartitionLog) -> None:
-    """Where the runs of the partition begin that are inside of entries."""
-    inline_from = state.objects.inline_from
-    base = inline_from.get(log.number)
-    if base is None:
-        return
-    for run in islice(log.runs_from(base), MAX_LOOKED_AT):
-        if run.object_number in state.objects.inline:
-            base = run.base
-            break
-        base = run.last + 1
-    if base < log.high_watermark:
-        inline_from[log.number] = base
-    else:
-        del inline_from[log.number]

@@ -52,13 +52,13 @@ class InlineLook(NamedTuple):
 
 
 def look_from(state: LedgerState, log: PartitionLog, offset: int) -> InlineLook:
-    """The ranges among the next MAX_LOOKED_AT runs of a partition that may be inside of entries."""
-    base = state.objects.inline_from.get(log.number)
+    """The ranges among MAX_LOOKED_AT runs of a partition, from the next one on that is inside of an entry."""
+    base = _first_inline(state, log, max(offset, log.log_start))
     ranges, held = list[InlineRange](), list[Run]()
     if base is None or log.deleted:
         return InlineLook(ranges, 0, None)
     looked, inline = 0, state.objects.inline
-    for run in islice(log.runs_from(max(offset, base, log.log_start)), MAX_LOOKED_AT):
+    for run in islice(log.runs_from(base), MAX_LOOKED_AT):
         looked, offset = looked + 1, run.last + 1
         # A marker, which is in no object, is none of them.
         is_inline = run.object_number in inline
@@ -73,17 +73,18 @@ def look_from(state: LedgerState, log: PartitionLog, offset: int) -> InlineLook:
 
 
 def readable_end(state: LedgerState, log: PartitionLog) -> int:
-    """The offset at which the first run inside of an entry begins, or at which one may begin; the high
-    watermark if there is none. What was inside of an entry that is lost is not waited for."""
-    base = state.objects.inline_from.get(log.number)
-    if base is None:
-        return log.high_watermark
-    inline = state.objects.inline
-    for run in islice(log.runs_from(base), MAX_LOOKED_AT):
-        if run.object_number in inline:
-            return run.base
-        base = run.last + 1
-    return max(base, log.log_start)
+    """The offset at which the first readable run inside of an entry begins; the high watermark if there is
+    none. What was inside of an entry that is lost is not waited for."""
+    base = _first_inline(state, log, log.log_start)
+    return base if base is not None else log.high_watermark
+
+
+def _first_inline(state: LedgerState, log: PartitionLog, offset: int) -> int | None:
+    """Where the first run inside of an entry begins, of those that hold `offset` or are after it."""
+    if log.number not in state.objects.inline_runs:
+        return None
+    run = next(log.runs_from(offset), None)
+    return state.objects.inline_runs.first(log.number, run.base) if run is not None else None
 
 
 def without(found: InlineRange, missing: Sequence[Run]) -> list[InlineRange]:

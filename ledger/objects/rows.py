@@ -143,17 +143,17 @@ def complete(state: LedgerState) -> None:
 
 
 def find_inline(state: LedgerState) -> None:
-    """Where the runs of each partition begin that are inside of entries."""
-    inline = state.objects.inline.keys()
+    """Which runs of all partitions are inside of entries."""
+    inline, inline_runs = state.objects.inline.keys(), state.objects.inline_runs
+    inline_runs.clear()
     if not inline:
         return
-    state.objects.inline_from.clear()
     for log in state.logs.values():
         for chunk in log.chunks:
-            if inline & chunk.object_numbers(chunk.head, len(chunk)):
-                base = next(row[1] for row in chunk.rows(chunk.head) if row[3] in inline)
-                state.objects.inline_committed(log.number, base)
-                break
+            if not inline.isdisjoint(chunk.object_numbers(chunk.head, len(chunk))):
+                for _, base, _, number, _, _ in chunk.rows(chunk.head):
+                    if number in inline:
+                        inline_runs.add(log.number, base)
 
 
 SECTIONS = (

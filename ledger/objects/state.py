@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from ledger.keys import created_ms, inline_name, is_placed
 from ledger.numbered import ByNumber
+from ledger.objects.inline_runs import InlineRuns
 from ledger.objects.spans import CreatedNumbers, CreationTimes
 from ledger.objects.uploads import ObjectKind, PendingDraft, Upload, Uploader, Uploaders
 from ledger.records import FIRST_LEVEL
@@ -135,9 +136,8 @@ class Objects:
         self.lost: dict[int, ObjectState] = {}
         """Those that were inside of entries which a restore has not found: the journal does not have these.
         They are read as any object that is missing, and nothing waits for them."""
-        self.inline_from: dict[int, int] = {}
-        """By number of the partition, the offset from which on it may have runs inside of entries. One that
-        is not here has none."""
+        self.inline_runs = InlineRuns()
+        """Of `inline`."""
         self.inline_bytes = 0
         """Of `inline`."""
         self.uploaders = Uploaders()
@@ -232,7 +232,8 @@ class Objects:
                 self._with_results.discard(number, state.created_ms)
 
     def lose_entries(self, end: int) -> None:
-        """A restore has put no entry below `end` back: what is still inside of them is nowhere."""
+        """A restore has put no entry below `end` back: what is still inside of them is nowhere. The caller
+        finds which runs are left."""
         for stored in list(self.inline.values()):
             name = inline_name(stored.locator)
             if name is not None and name.entry < end:
@@ -240,7 +241,7 @@ class Objects:
                 self._leave_entry(stored)
 
     def find_entries(self) -> None:
-        """Another restore may find what earlier ones have not. The caller finds where its runs begin."""
+        """Another restore may find what earlier ones have not. The caller finds its runs."""
         lost, self.lost = self.lost, {}
         self.inline_bytes += sum(stored.size for stored in lost.values())
         self.inline = lost | self.inline
@@ -249,12 +250,6 @@ class Objects:
         if self.inline.pop(state.number, None) is None:
             return
         self.inline_bytes -= state.size
-        if not self.inline:
-            self.inline_from.clear()
-
-    def inline_committed(self, number: int, base: int) -> None:
-        """A partition has a run inside of an entry, which begins with the offset `base`."""
-        self.inline_from.setdefault(number, base)
 
     @property
     def oldest_inline(self) -> ObjectState | None:

@@ -75,7 +75,7 @@ def _keep(state: LedgerState, cut: Cut, record: FileCommitted) -> None:
 def _placed(state: LedgerState, stored: ObjectState, record: FileCommitted) -> None:
     if stored.kind == ObjectKind.INLINE:
         for number, _, _, base, *_ in record.runs:
-            state.objects.inline_committed(number, base)
+            state.objects.inline_runs.add(number, base)
 
 
 def _uploaded(state: LedgerState, upload: Upload, stored: ObjectState, first: int, last: int) -> None:
@@ -106,6 +106,10 @@ def runs_dropped(state: LedgerState, record: RunsDropped) -> None:
         state.dirty[CHUNK].add((log.number, log.chunks[0].serial))
     announce(state, numbers)
     state.dirty[OBJECT].update(state.objects.release(numbers, state.entry_time_ms))
+    if record.number in state.objects.inline_runs:
+        first = next(log.runs(), None)
+        end = first.base if first is not None else log.high_watermark
+        state.objects.inline_runs.remove(record.number, 0, end - 1)
     if not log.droppable(1):
         del state.draining[log.number]
         if log.deleted:

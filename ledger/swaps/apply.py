@@ -39,6 +39,8 @@ def segments_swapped(state: LedgerState, record: SegmentsSwapped) -> None:
     released = span.objects()
     state.dirty.chunks.setdefault(log.number, set()).update(log.replace(span, runs))
     log.layout_version = record.layout_version
+    # No plan of a job has runs that are inside of entries. One that has is not refused.
+    state.objects.inline_runs.remove(log.number, record.first, record.last)
     for run in record.runs:
         segments[run.segment].live_runs += 1
     _release(state, released, segments)

@@ -202,7 +202,7 @@ async def test_what_is_lost_is_neither_moved_nor_counted(loss: Loss) -> None:
     assert 0 < held == sum(stored.size for stored in host.shard.state.objects.inline.values())
     await host.mover.move()
     assert host.mover.failure == "" and host.alarms == [] and host.mover.held_bytes == 0
-    assert not host.shard.state.objects.inline_from
+    assert not host.shard.state.objects.inline_runs
     host.quota_share = GROWTH_SHARE
     assert host.mover.refusal() == "" and not host.mover.is_due()
 

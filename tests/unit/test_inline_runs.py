@@ -9,6 +9,7 @@ from ledger.errors import StoreDamaged
 from ledger.image import all_rows
 from ledger.inline import plan
 from ledger.inline.plan import (
+    MAX_LOOKED_AT,
     MAX_RANGE_RUNS,
     InlineRange,
     inline_ranges,
@@ -74,7 +75,7 @@ def commit_wal(ledger: JournalledLedger, number: int, partition: int = 0) -> Non
 
 def ranges(ledger: JournalledLedger) -> list[InlineRange]:
     state = ledger.state
-    logs = [state.logs[number] for number in state.objects.inline_from if number in state.logs]
+    logs = [state.logs[number] for number in state.objects.inline_runs if number in state.logs]
     return [found for log in logs for found in inline_ranges(state, log)]
 
 
@@ -90,7 +91,11 @@ def moves_to(key: str, found: Sequence[InlineRange]) -> list[MoveInline]:
 
 
 def move_all(ledger: JournalledLedger, number: int = 900) -> int:
-    results = [ledger.submit(request)[0] for request in moves_to(locator(number, 1_000_000), ranges(ledger))]
+    return move_some(ledger, ranges(ledger), number)
+
+
+def move_some(ledger: JournalledLedger, found: Sequence[InlineRange], number: int = 900) -> int:
+    results = [ledger.submit(request)[0] for request in moves_to(locator(number, 1_000_000), found)]
     assert all(isinstance(result, Done) for result in results)
     return sum(result.count for result in results if isinstance(result, Done))
 
@@ -111,7 +116,7 @@ def assert_restored(ledger: JournalledLedger) -> None:
         assert restored.objects.first_inline_entry() == ledger.state.objects.first_inline_entry()
         assert list(restored.objects.inline) == list(ledger.state.objects.inline)
         assert restored.objects.inline_bytes == ledger.state.objects.inline_bytes
-        assert set(restored.objects.inline_from) <= set(ledger.state.objects.inline_from)
+        assert restored.objects.inline_runs == ledger.state.objects.inline_runs
 
 
 def test_the_lowest_entry_with_a_live_run_is_known() -> None:
@@ -129,7 +134,7 @@ def test_the_lowest_entry_with_a_live_run_is_known() -> None:
     ledger.submit(DeleteTopic(TOPIC))
     while ledger.state.draining:
         ledger.submit(DrainRuns(1))
-    assert ledger.state.objects.first_inline_entry() is None and not ledger.state.objects.inline_from
+    assert ledger.state.objects.first_inline_entry() is None and not ledger.state.objects.inline_runs
     assert_restored(ledger)
 
 
@@ -180,7 +185,7 @@ def test_moved_runs_have_the_same_offsets_in_one_object() -> None:
     assert (log.size_bytes, log.high_watermark) == (size, 5)
     (stored,) = ledger.state.objects.by_number.values()
     assert (stored.live_runs, stored.kind, stored.created_ms) == (2, ObjectKind.WAL, 1_000_000)
-    assert ledger.state.objects.first_inline_entry() is None and not ledger.state.objects.inline_from
+    assert ledger.state.objects.first_inline_entry() is None and not ledger.state.objects.inline_runs
     assert_restored(ledger)
 
 
@@ -217,6 +222,40 @@ def test_for_jobs_a_partition_ends_before_the_first_run_inside_of_an_entry() -> 
     assert readable_end(ledger.state, log) == 5
     ledger.restart("snapshot")
     assert readable_end(ledger.state, ledger.state.topics.by_id[TOPIC].partitions[0]) == 5
+
+
+def test_a_partition_goes_on_for_jobs_although_it_had_a_run_inside_of_an_entry_long_ago() -> None:
+    ledger, many = ledger_with(), 2 * MAX_LOOKED_AT + 200
+    log = ledger.state.topics.by_id[TOPIC].partitions[0]
+    commit_inline(ledger, 0)
+    for number in range(many):
+        commit_wal(ledger, number)
+    # Another partition has one at all times.
+    commit_inline(ledger, 1)
+    commit_inline(ledger, 1)
+    first, other = ranges(ledger)
+    assert move_some(ledger, [first, other._replace(runs=other.runs[:1])]) == 2
+    assert readable_end(ledger.state, log) == log.high_watermark == many + 1
+    # Nor does one that came after the move hide what is before it.
+    for number in range(many):
+        commit_wal(ledger, number + many)
+    commit_inline(ledger, 0)
+    commit_wal(ledger, 2 * many)
+    assert readable_end(ledger.state, log) == log.high_watermark - 2 == 2 * many + 1
+    look = look_from(ledger.state, log, 0)
+    assert [run.base for found in look.ranges for run in found.runs] == [2 * many + 1]
+    assert (look.runs, look.next_offset) == (2, None)
+    assert_restored(ledger)
+
+
+def test_what_is_deleted_and_not_drained_yet_ends_no_partition_for_jobs() -> None:
+    ledger = ledger_with()
+    log = ledger.state.topics.by_id[TOPIC].partitions[0]
+    commit_inline(ledger, 0)
+    commit_wal(ledger, 1)
+    ledger.submit(DeleteRecords(TOPIC, 0, 1))
+    assert readable_end(ledger.state, log) == log.high_watermark == 2
+    assert not look_from(ledger.state, log, 0).ranges
 
 
 def test_a_move_that_is_repeated_changes_nothing() -> None:

@@ -92,7 +92,7 @@ async def test_a_marker_before_and_after_what_is_inside_of_entries(host: InlineH
     assert readable_end(host.shard.state, host.log()) == 3
     await host.mover.move()
     assert [what for _, _, what in shape(host)] == ["WAL", "marker", "WAL", "marker"]
-    assert not host.shard.state.objects.inline_from
+    assert not host.shard.state.objects.inline_runs
 
 
 async def test_an_open_transaction_is_moved_and_ended_later(host: InlineHost) -> None:
