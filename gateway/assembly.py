@@ -154,7 +154,7 @@ async def running_gateway(
         pages = _admin_server(settings, services, readiness, partial(_shard_pages, shard, facts), world)
         admin = await _open_admin(_admin_bind(settings), pages, stack)
         internal = await _open_internal(settings, services, access, stores.urls.directory, stack, world)
-        job, wait_ms = JobStart(internal.connect_child, world.start_child), services.quotas.connection_wait_ms
+        job, wait_ms = JobStart(internal.connect_child, world), services.quotas.connection_wait_ms
         server = Server(settings.limits, RequestRouter(services), metrics, certificates, wait_ms, world.links)
         stack.push_async_callback(server.close)
         listeners = await server.listen(bindings)

@@ -318,7 +318,8 @@ def merging_of(
 ) -> Merging | None:
     """None where no other process can read the records, or none can be started."""
     stores = job_options(settings.storage)
-    if jobs.start is None or stores is None:
+    start = jobs.host.start_child
+    if start is None or stores is None:
         return None
     merge_runs = settings.housekeeping.merge_runs
     # Where the setting is low, so are partitions with few runs merged.
@@ -327,9 +328,10 @@ def merging_of(
         merge_runs,
         {"far": stores, "policy": policy},
         lambda: space.refusal or shard.growth_refusal,
+        jobs.host.random_bytes,
         SparseLogs(shard, segments).find,
     )
-    return Merging(shard, options, jobs.connect, jobs.start, metrics)
+    return Merging(shard, options, jobs.connect, start, metrics)
 
 
 async def begin_merging(merging: Merging | None, scope: OwnerScope, stack: AsyncExitStack) -> None:

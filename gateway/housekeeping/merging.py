@@ -14,13 +14,15 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import structlog
 
 from gateway.coordination.shard import Shard
-from gateway.host import Child, StartChild
+from gateway.host import Child, RandomBytes, StartChild
 from gateway.storage_settings import Storage
 from ledger.errors import StoreError
 from ledger.objects.state import ObjectState
 from ledger.objects.uploads import ObjectKind
 from ledger.records import LEVEL_WITH_SEGMENTS
 from ledger.state import LedgerState
+from ledger.swaps.requests import JOB_BYTES, ReleasePin
+from ledger.swaps.state import Pins
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +38,8 @@ SPARSE_LOOK_S: Final = 300.0
 SILENT_S: Final = 300.0
 """A job that says nothing for so long hangs: each of its calls has a shorter deadline."""
 END_S: Final = 5.0
+PINS_BYTES: Final = 12
+"""What the ids of a job's pins begin with is given to it. It numbers them in the others."""
 TAIL_BYTES: Final = 2_000
 """Of what a job wrote that is no line of its own: where it failed."""
 
@@ -160,15 +164,28 @@ class MergeOptions:
     """What the engine needs besides the connection."""
     hindrance: Callable[[], str]
     """Why nothing may be merged now, such as a full disk; empty if it may."""
+    random_bytes: RandomBytes
     sparse: FindSparse = none_sparse
     """As `gateway/housekeeping/sparse_logs.py` finds them."""
 
 
+class JobHost(Protocol):
+    """As `gateway.world.World`."""
+
+    @property
+    def start_child(self) -> StartChild | None:
+        """None: no process can be started."""
+        ...
+
+    @property
+    def random_bytes(self) -> RandomBytes: ...
+
+
 class JobStart(NamedTuple):
-    """How a job is started. `start` None: no process can be."""
+    """How a job is started."""
 
     connect: Connect
-    start: StartChild | None
+    host: JobHost
 
 
 class Merging:
@@ -239,7 +256,9 @@ class Merging:
 
     async def _job(self, sparse: frozenset[str]) -> Mapping[str, Any]:
         """The summary of one job. Errors: JobFailed; OSError if it cannot be started."""
-        request = {**self._options.request, "options": {"sparse": sorted(sparse)}}
+        pins = self._options.random_bytes(PINS_BYTES)
+        options = {"pins": pins.hex(), "options": {"sparse": sorted(sparse)}}
+        request = {**self._options.request, **options}
         ours = self._connect()
         try:
             given = json.dumps({**request, "peer": {"fd": ours.fileno()}})
@@ -249,7 +268,22 @@ class Merging:
         try:
             return await _Supervised(child, self._options.hindrance).run(given)
         finally:
-            await _end(child)
+            try:
+                await _end(child)
+            finally:
+                await self._release(pins)
+
+    async def _release(self, pins: bytes) -> None:
+        """The pins of a job that has ended, if it could not do that itself: else they would keep all garbage
+        until they expire, and a job is ended because a disk is full. `pins`: what their ids begin with."""
+        # Its first one perhaps is on its way into the journal: then it is there before it is released.
+        first = pins + bytes(JOB_BYTES - PINS_BYTES)
+        known = [job for job in self._shard.state.part(Pins) if job.startswith(pins)]
+        deadline = asyncio.get_running_loop().time() + END_S
+        for job in {first, *known}:
+            # A pin that is left expires.
+            with suppress(StoreError, TimeoutError):
+                await self._shard.ask(ReleasePin(job), deadline)
 
 
 class JobFailed(Exception):

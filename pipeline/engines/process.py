@@ -104,8 +104,8 @@ class SparkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class JobRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the job is to do. `far` has settings `storage.*` of stores elsewhere that the URL does not say, no
-    secrets; `policy` fields of `ledger.merging.plan.MergePolicy` that are not the default; `options` what
-    this job alone has."""
+    secrets; `policy` fields of `ledger.merging.plan.MergePolicy` that are not the default; `pins` what the
+    ids of the pins of a merge job begin with, in hex; `options` what this job alone has."""
 
     peer: PeerPlace
     job: str = "segments"
@@ -114,6 +114,7 @@ class JobRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: bool = False
     far: dict[str, Any] = {}
     policy: dict[str, int] = {}
+    pins: str = ""
     spark: SparkRequest = SparkRequest()
     options: dict[str, Any] = {}
 
@@ -217,7 +218,7 @@ def _own_stdout() -> Say:
 
 def _end_with_stdin() -> None:
     """At once: there is nothing to be left in order. What was written in vain is an orphan, and the gateway
-    releases the pin."""
+    releases the pin: at once if it has started the job, else when it expires."""
     with suppress(OSError):
         while os.read(0, 4096):
             pass

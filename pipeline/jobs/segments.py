@@ -17,6 +17,7 @@ from ledger.merging.reads import FAR, NEAR
 from pipeline.costs import BILLED, dollars
 from pipeline.engines.process import SPARK, JobRequest, Opened, Say, max_rss_bytes, opened, spark_of
 from pipeline.engines.spark_context import check_spark, java_pid
+from pipeline.pins import numbered
 from pipeline.rounds import MergeTotals, Round
 from pipeline.segments import ROUND_BYTES, Engine, Host, MergeJob, PlannedTopic
 
@@ -48,7 +49,8 @@ def run(request: JobRequest, say: Say) -> None:
             engine, java_rss_bytes = _spark_engine(request, place, progress, stack)
         else:
             engine = Engine(Round(place.store, os.urandom, FAR if place.is_far else NEAR))
-        job = MergeJob(place.peer, engine, Host(time.monotonic, os.urandom), policy, progress)
+        pin_ids = numbered(bytes.fromhex(request.pins)) if request.pins else os.urandom
+        job = MergeJob(place.peer, engine, Host(time.monotonic, pin_ids), policy, progress)
         if request.dry_run:
             for planned in job.plan(request.topics):
                 say("planned", _planned(planned))

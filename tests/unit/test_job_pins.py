@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.swaps.requests import Pinned
-from pipeline.pins import RENEW_S, Pin, PinLost
+from pipeline.pins import RENEW_S, Pin, PinLost, numbered
 
 JOB = b"j" * 16
 
@@ -30,3 +30,9 @@ def test_a_pin_that_is_another_one_is_lost(later: Pinned) -> None:
     times[0] += RENEW_S
     with pytest.raises(PinLost):
         pin.keep()
+
+
+def test_the_pins_of_a_job_have_ids_of_which_its_starter_knows_the_beginning() -> None:
+    ids = numbered(b"b" * 12)
+    pins = [Pin(Gateway(), ids, lambda: 0.0) for _ in range(2)]
+    assert [pin.job for pin in pins] == [b"b" * 12 + bytes(4), b"b" * 12 + bytes(3) + b"\1"]

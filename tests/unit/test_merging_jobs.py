@@ -24,6 +24,7 @@ from gateway.housekeeping.merging import (
     LOOK_S,
     MAX_PAUSE_S,
     MIN_OBJECTS,
+    PINS_BYTES,
     SMALL_BYTES,
     SPARSE_LOOK_S,
     MergeOptions,
@@ -37,7 +38,10 @@ from gateway.telemetry.metrics import Metrics
 from ledger.errors import StoreUnavailable
 from ledger.keys import uuid7
 from ledger.records import NEWEST_LEVEL
+from ledger.requests import Done, LedgerResult, Request
 from ledger.state import LedgerState
+from ledger.swaps.requests import ReleasePin
+from ledger.swaps.state import Pin, Pins
 
 SUMMARY = {"runs": 90, "written_bytes": 4096, "segments": 2}
 SAYS_SUMMARY = f"import json, sys; sys.stdin.readline(); print(json.dumps({{'summary': {SUMMARY}}}))"
@@ -79,15 +83,27 @@ class Job:
     def __init__(self, starts: Starts, merge_runs: int = 50, sparse: frozenset[str] = frozenset()) -> None:
         self.state = state_of(100)
         self.hindrance = ""
+        self.keeps_journal = True
         self.ends: list[socket.socket] = []
         self.metrics = Metrics()
         self.outcomes = asyncio.Queue[str]()
         self.starts = starts
-        shard = cast(Shard, SimpleNamespace(state=self.state))
+        self.released: list[bytes] = []
+        shard = cast(Shard, SimpleNamespace(state=self.state, ask=self.ask))
         self.sparse = sparse
         request = {"far": {"s3_ca": "x"}}
-        options = MergeOptions(merge_runs, request, lambda: self.hindrance, self.find_sparse)
+        options = MergeOptions(merge_runs, request, lambda: self.hindrance, beginning, self.find_sparse)
         self.merging = Merging(shard, options, self.connect, starts, self)
+
+    async def ask(self, request: Request, deadline: float) -> LedgerResult:
+        assert isinstance(request, ReleasePin)
+        # The job has ended before.
+        assert self.starts.children[-1].returncode is not None
+        self.released.append(request.job)
+        is_there = self.state.part(Pins).pop(request.job, None) is not None
+        if not self.keeps_journal:
+            raise StoreUnavailable("the disk is full")
+        return Done(int(is_there))
 
     async def find_sparse(self) -> frozenset[str]:
         return self.sparse
@@ -113,6 +129,11 @@ class Job:
     async def until_ended(self, outcome: str) -> None:
         async with asyncio.timeout(WAIT_S):
             assert await self.outcomes.get() == outcome
+
+
+def beginning(size: int) -> bytes:
+    """Of the ids of a job's pins."""
+    return b"j" * size
 
 
 def state_of(runs: int, objects: int = 1, size: int = 1) -> LedgerState:
@@ -162,6 +183,7 @@ async def test_a_job_gets_one_end_of_a_connection_and_what_it_needs_on_stdin() -
     request = json.loads(was)
     assert request["far"] == {"s3_ca": "x"}
     assert isinstance(request["peer"]["fd"], int)
+    assert request["pins"] == beginning(PINS_BYTES).hex()
     # No copy of the job's end is left open here, so the other one ends with the job.
     job.ends[0].settimeout(WAIT_S)
     assert job.ends[0].recv(1) == b""
@@ -217,6 +239,33 @@ async def test_a_job_is_ended_when_the_disk_becomes_full_and_none_is_started_the
     await asyncio.sleep(0.3)
     await job.merging.end_epoch()
     assert len(job.starts.children) == 1
+
+
+@pytest.mark.parametrize("keeps_journal", [True, False], ids=["journaled", "not journaled"])
+async def test_the_pins_of_a_job_that_is_ended_are_released(keeps_journal: bool) -> None:
+    job, other = Job(Starts(HANGS)), b"other" + bytes(11)
+    job.keeps_journal = keeps_journal
+    pins = job.state.part(Pins)
+    await job.merging.begin_epoch()
+    async with asyncio.timeout(WAIT_S):
+        await job.starts.started.wait()
+    numbered = [beginning(PINS_BYTES) + number.to_bytes(4, "big") for number in range(2)]
+    # Its first pin was lost, and the second may be on its way into the journal.
+    pins |= {numbered[1]: Pin(7, 1_000), other: Pin(8, 2_000)}
+    job.hindrance = "the disk is full"
+    await job.until_ended("failed")
+    await job.merging.end_epoch()
+    assert sorted(job.released) == numbered
+    assert list(pins) == [other]
+
+
+async def test_the_pins_of_a_job_that_ends_with_the_epoch_are_released() -> None:
+    job = Job(Starts(HANGS))
+    await job.merging.begin_epoch()
+    async with asyncio.timeout(WAIT_S):
+        await job.starts.started.wait()
+    await job.merging.end_epoch()
+    assert job.released == [beginning(PINS_BYTES) + bytes(4)]
 
 
 @pytest.mark.parametrize(("merge_runs", "level"), [(0, NEWEST_LEVEL), (100, NEWEST_LEVEL), (50, 2)])
