@@ -50,6 +50,8 @@ SEGMENT_BYTES: Final = 32 * 1024 * 1024
 """Of the runs of one segment, unless one run has more. They are held in memory, and again as they are
 sent."""
 LIST_PAGE: Final = 1_000
+NAMED: Final = 10
+"""Ranges of offsets in an error, at most."""
 MARKER: Final = "__dragoman"
 UNCOMMITTED: Final = "read_uncommitted"
 _GONE: Final = (ErrorName.UNKNOWN_TOPIC_OR_PARTITION, ErrorName.UNKNOWN_TOPIC_ID)
@@ -230,7 +232,7 @@ class Export:
         """A segment of the batches of these runs that are readable."""
         place, stored = readable.place, [run for run in runs if not run.is_marker]
         task = MergeTask(place.topic_id, place.partition, 0, stored)
-        data = self._read(task)
+        data = self._read(place, task)
         batches = list[SegmentBatch]()
         try:
             for batch in batches_of(task, data):
@@ -262,7 +264,7 @@ class Export:
                 f"{key} has come into the target meanwhile: does another export run? Run this one again"
             ) from None
 
-    def _read(self, task: MergeTask) -> list[Buffer]:
+    def _read(self, place: Place, task: MergeTask) -> list[Buffer]:
         found: list[Buffer | None] = [None] * len(task.runs)
         traffic = Traffic()
         for piece, data in read_pieces(plan_reads([task], self._rule), self._store, traffic, self._pin.keep):
@@ -271,12 +273,24 @@ class Export:
         self._totals.read_bytes += traffic.read_bytes
         whole = [data for data in found if data is not None]
         if len(whole) < len(found):
-            run = task.runs[found.index(None)]
-            raise JobError(
-                f"{run.locator} at byte {run.start} (offsets {run.base} to {run.last}) is missing; "
-                "dragoman audit names all damages"
-            )
+            lost = [run for run, data in zip(task.runs, found, strict=True) if data is None]
+            raise JobError(f"{place.topic}-{place.partition}: {_missing(lost)}")
         return whole
+
+
+def _missing(lost: Sequence[FoundRun]) -> str:
+    ranges: list[tuple[int, int]] = []
+    for run in lost:
+        if ranges and ranges[-1][1] + 1 == run.base:
+            ranges[-1] = ranges[-1][0], run.last
+        else:
+            ranges.append((run.base, run.last))
+    named = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges[:NAMED])
+    more = f", and {len(ranges) - NAMED} more," if len(ranges) > NAMED else ""
+    return (
+        f"offsets {named}{more} are missing, the first of them from {lost[0].locator} at byte "
+        f"{lost[0].start}; dragoman audit names all damages"
+    )
 
 
 class AbortedRanges:

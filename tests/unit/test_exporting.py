@@ -347,6 +347,26 @@ def test_a_damaged_record_ends_the_export(to_target: ToTarget) -> None:
     assert [offset for offset, _ in to_target.records()] == [0]
 
 
+def test_an_export_that_misses_runs_names_the_partition_and_all_of_their_offsets(
+    to_target: ToTarget,
+) -> None:
+    peer = MergePeer()
+    peer.fill(30)
+    keys = list(peer.objects)
+    for lost in (3, 4, 5, 20, 29):
+        del peer.objects[keys[lost]]
+    with pytest.raises(JobError) as raised:
+        to_target.run(peer, segment_bytes=10**6)
+    assert str(raised.value) == (
+        f"t-0: offsets 6 to 11, 40 to 41, 58 to 59 are missing, the first of them from {keys[3]} at byte 4; "
+        "dragoman audit names all damages"
+    )
+    for lost in range(1, 30, 2):
+        peer.objects.pop(keys[lost], None)
+    with pytest.raises(JobError, match=r"offsets 2 to 3, 6 to 11, .*, 46 to 47, and 3 more, are missing"):
+        to_target.run(peer, segment_bytes=10**6)
+
+
 def test_a_damaged_segment_in_the_target_is_not_given_an_index(to_target: ToTarget) -> None:
     peer = MergePeer()
     peer.fill(1)
