@@ -195,14 +195,15 @@ class Owner:
 
     async def prove(self, deadline: float) -> int:
         """The number of entries that were durable when this was called, or later. Where this process alone
-        can write, that is known at any time; else it is proved by a later append or a read."""
+        can write, that is known at any time; else it is proved by a later append or a read. StoreUnavailable
+        once the epoch has ended: then it is not known whether the last entry counts, whoever may write."""
+        if self.broken is not None:
+            raise StoreUnavailable(self.why_not)
         if not self._journal.exclusive:
             await self._proved(deadline)
         return self._replica.state.applied
 
     async def _proved(self, deadline: float) -> None:
-        if self.broken is not None:
-            raise StoreUnavailable(self.why_not)
         if len(self._barriers) >= MAX_WAITING:
             raise StoreUnavailable("too many requests wait for a proof that this gateway owns the shard")
         proved: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -206,6 +206,10 @@ class GroupCoordinator:
         runner = self._runners.get(group_id)
         if runner is not None:
             return runner.group.check_commit(member_id, instance_id, generation, _now_ms(), in_transaction)
+        stored = self._shard.state.groups.by_id.get(group_id)
+        if stored is not None and stored.members:
+            # A group with members has a runner while this gateway owns the shard: so it does not now.
+            return RETRIABLE
         if generation < 0:
             return None
         return (
