@@ -25,6 +25,7 @@ from gateway.groups.coordinator import GroupCoordinator, log_note
 from gateway.groups.machine import Note, RebalanceReason
 from gateway.groups.offset_expiry import OffsetExpiry
 from gateway.groups.offset_manager import OffsetManager
+from gateway.groups.totals import GroupTotals
 from gateway.groups.transactional_offsets import TransactionalOffsets
 from gateway.housekeeping.checkpoint import Checkpointer
 from gateway.housekeeping.garbage import GarbageCollector
@@ -139,9 +140,11 @@ def watch_services(
     metrics.before_page(totals.count)
     metrics.watch_shard(_view_of(shard, totals))
     metrics.name_rebalances(_label(reason) for reason in RebalanceReason)
-    metrics.groups.set_function(lambda: groups.group_count)
-    metrics.group_members.set_function(lambda: groups.member_count)
-    metrics.watch_groups(groups.count_by_state)
+    of_groups = GroupTotals(groups)
+    metrics.before_page(of_groups.count)
+    metrics.groups.set_function(lambda: of_groups.groups)
+    metrics.group_members.set_function(lambda: of_groups.members)
+    metrics.watch_groups(lambda: of_groups.by_state)
     _watch_transactions(metrics, shard)
     cache = reader.cache
     metrics.watch_cache(

@@ -105,8 +105,7 @@ class TopicSeries:
             yield _TopicFigures(topic, self._sources.traffic)
 
     def _groups(self, state: LedgerState) -> "Iterator[_Counted]":
-        groups = state.groups
-        for group_id in [*groups.by_id, *(one for one in groups.offsets if one not in groups.by_id)]:
+        for group_id in state.groups.ids():
             yield _GroupFigures(group_id, state, self._sources.members_of)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
@@ -43,21 +44,31 @@ async def page_of(rows: Sequence[Row], request: PageRequest, key: SortKey[Row], 
     first = request.page * request.rows
     if first >= len(matching):
         return Page((), len(matching), len(rows))
+    last = first + request.rows
+    found = await in_order(matching, key, slices, is_descending=request.is_descending, count=last)
+    return Page(found[first:], len(matching), len(rows))
+
+
+async def in_order(
+    rows: Sequence[Row],
+    key: SortKey[Row],
+    slices: Slices,
+    *,
+    is_descending: bool = False,
+    count: int | None = None,
+) -> list[Row]:
+    """The first `count` of them by `key`; all without `count`. Rows that are equal stay in their order."""
     parts: list[list[Row]] = []
-    for part in _chunks(matching):
-        parts.append(sorted(part, key=key, reverse=request.is_descending))
+    for part in _chunks(rows):
+        parts.append(sorted(part, key=key, reverse=is_descending))
         if slices.is_due(2 * len(part)):
             await slices.next_slice()
-    last = first + request.rows
     found: list[Row] = []
-    for at, row in enumerate(merge(*parts, key=key, reverse=request.is_descending)):
-        if at >= last:
-            break
-        if at >= first:
-            found.append(row)
+    for row in islice(merge(*parts, key=key, reverse=is_descending), count):
+        found.append(row)
         if slices.is_due():
             await slices.next_slice()
-    return Page(found, len(matching), len(rows))
+    return found
 
 
 async def _matching(rows: Sequence[Row], search: str, slices: Slices) -> Sequence[Row]:

@@ -205,6 +205,7 @@ class Console:
 
     async def _overview(self, request: web.Request) -> web.Response:
         services, state = self._services, self._services.shard.state
+        await self._groups.totals.count()
         return _json(
             {
                 "clusterId": services.cluster_id,
@@ -216,8 +217,8 @@ class Console:
                 "entries": state.applied,
                 "topics": len(state.topics.by_id),
                 "partitions": state.logs.in_topics,
-                "groups": services.groups.group_count,
-                "members": services.groups.member_count,
+                "groups": self._groups.totals.groups,
+                "members": self._groups.totals.members,
                 "objects": len(state.objects.by_number),
                 "garbageObjects": len(state.objects.garbage),
                 "notReady": views.warnings(self._facts.not_ready()),

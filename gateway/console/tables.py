@@ -8,8 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from gateway.console.paging import in_order
 from gateway.coordination.ledger import Ledger
 from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.totals import GroupTotals
 from gateway.scheduling.slices import Slices
 from ledger.groups.state import CommittedOffset, OffsetKey
 from ledger.state import LedgerState
@@ -165,16 +167,18 @@ class TopicTable(Table[TopicRow]):
 
 
 class GroupTable(Table[GroupRow]):
-    """Every group."""
+    """Every group, by name."""
 
     def __init__(self, shard: Ledger, groups: GroupCoordinator) -> None:
         super().__init__(self._rows_now)
         self._shard = shard
         self._groups = groups
+        self.totals = GroupTotals(groups)
 
     async def _rows_now(self, slices: Slices) -> list[GroupRow]:
         rows: list[GroupRow] = []
-        for group_id in self._groups.ids():
+        ids = [group_id async for group_id in slices.paced(self._groups.ids())]
+        for group_id in await in_order(ids, str, slices):
             group = self._groups.listing(group_id)
             if group is None:
                 continue

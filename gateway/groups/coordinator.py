@@ -6,8 +6,7 @@ demand, and evicted when nothing waits for them.
 
 import asyncio
 import itertools
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -27,6 +26,7 @@ from gateway.settings import Settings
 from gateway.telemetry.parked import parked
 from ledger.errors import ErrorName, StoreError
 from ledger.groups.requests import GroupGone, RemoveGroup
+from ledger.groups.state import each_once
 from ledger.requests import Refused
 from ledger.transactions.state import Transactions
 
@@ -243,17 +243,12 @@ class GroupCoordinator:
         """The same without its members."""
         return self._describe(group_id, with_members=False)
 
-    def ids(self) -> list[str]:
-        """Ids of groups that have members, had some, or have offsets, be it in an open transaction; in
-        order."""
+    def ids(self) -> Iterator[str]:
+        """Ids of groups that have members, had some, or have offsets, be it in an open transaction; as
+        `each_once`."""
         stored = self._shard.state.groups
         waiting = self._shard.state.part(Transactions).waiting_groups()
-        return sorted({*self._runners, *stored.by_id, *stored.offsets, *waiting})
-
-    def listings(self) -> list[GroupDescription]:
-        """Every group without its members, by id."""
-        groups = (self._describe(group_id, with_members=False) for group_id in self.ids())
-        return [group for group in groups if group is not None]
+        return each_once(self._runners, stored.by_id, stored.offsets, waiting)
 
     def _describe(self, group_id: str, *, with_members: bool) -> GroupDescription | None:
         runner = self._runners.get(group_id)
@@ -269,25 +264,15 @@ class GroupCoordinator:
         state = self._shard.state
         return state.groups.has(group_id) or state.part(Transactions).is_waiting(group_id)
 
-    @property
-    def group_count(self) -> int:
-        """Groups that have members, had some, or have committed offsets."""
-        stored = self._shard.state.groups
-        return len(self._runners.keys() | stored.by_id.keys() | stored.offsets.keys())
-
-    @property
-    def member_count(self) -> int:
-        """Members of all groups that are known here."""
-        return sum(runner.group.member_count for runner in self._runners.values())
-
     def members_of(self, group_id: str) -> int:
         """Members of a group that are known here."""
         runner = self._runners.get(group_id)
         return 0 if runner is None else runner.group.member_count
 
-    def count_by_state(self) -> Counter[str]:
-        """Groups that are known here with members, or while anything waits for them, by their state."""
-        return Counter(runner.group.state for runner in self._runners.values())
+    def figures(self) -> Iterator[tuple[str, int]]:
+        """State and number of members of each group that is known here with members, or while anything waits
+        for it. There may be very many, and they may change between two steps."""
+        return ((runner.group.state, runner.group.member_count) for runner in list(self._runners.values()))
 
     def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
         """Topics that the members' consumers subscribe to; None if that is not known, as for groups of

@@ -4,9 +4,13 @@ v1: throttle time. v2: throttled after the response. v3: flexible. v4: StatesFil
 v5: TypesFilter and GroupType (KIP-848).
 """
 
+from typing import Final
+
 from gateway.requests.context import RequestContext
 from gateway.wire.errors import ErrorCode
 from gateway.wire.messages.generated.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+UNITS_A_GROUP: Final = 2
 
 
 async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -16,10 +20,11 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    return ListGroupsResponse(
-        groups=[
-            ListedGroup(group.group_id, group.protocol_type, group.state, group.group_type)
-            async for group in context.slices.paced(context.services.groups.listings())
-            if (not states or group.state.lower() in states) and (not types or group.group_type in types)
-        ]
-    )
+    slices, groups, listed = context.slices, context.services.groups, list[ListedGroup]()
+    async for group_id in slices.paced(groups.ids(), UNITS_A_GROUP):
+        group = groups.listing(group_id)
+        if group is None:
+            continue  # it has gone since
+        if (not states or group.state.lower() in states) and (not types or group.group_type in types):
+            listed.append(ListedGroup(group_id, group.protocol_type, group.state, group.group_type))
+    return ListGroupsResponse(groups=slices.keep(listed))

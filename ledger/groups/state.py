@@ -5,7 +5,7 @@ commit. Offsets are kept by topic id, so those of a deleted topic are never take
 of the same name; they are not read any more, and are drained in slices.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -103,6 +103,10 @@ class Groups:
     def has(self, group_id: str) -> bool:
         return group_id in self.by_id or group_id in self.offsets
 
+    def ids(self) -> Iterator[str]:
+        """Every group, as `each_once`."""
+        return each_once(self.by_id, self.offsets)
+
     def put_offset(self, group_id: str, key: OffsetKey, committed: CommittedOffset) -> None:
         held = self.offsets.get(group_id)
         if held is None:
@@ -161,6 +165,19 @@ class Groups:
                     left -= 1
                     if not left:
                         break
+
+
+def each_once(*parts: Collection[str]) -> Iterator[str]:
+    """The ids in all of these, each once, as they are at the first step. There may be very many: callers may
+    wait between two steps, and a group may come or go meanwhile."""
+    found = [list(part) for part in parts]
+    # Grows step by step: a union of all at once would hold the event loop for the whole of them.
+    seen = set[str]()
+    for ids in found:
+        for group_id in ids:
+            if group_id not in seen:
+                seen.add(group_id)
+                yield group_id
 
 
 def _keys_of(topic_id: TopicId, width: int, held: Mapping[OffsetKey, CommittedOffset]) -> Iterator[OffsetKey]:

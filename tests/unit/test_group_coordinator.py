@@ -352,7 +352,7 @@ def test_session_timeouts_have_bounds(session_ms: int) -> None:
         async with hosting() as host:
             refused = await host.join(session_timeout_ms=session_ms)
             assert refused.error == "INVALID_SESSION_TIMEOUT"
-            assert host.coordinator.listings() == []
+            assert list(host.coordinator.ids()) == []
 
     run_virtually(main)
 
@@ -381,9 +381,9 @@ async def test_groups_are_bounded_and_those_without_a_generation_are_evicted() -
         for name in ("a", "b"):
             assert (await host.join(name, needs_member_id=True)).error == "MEMBER_ID_REQUIRED"
         assert (await host.join("c", needs_member_id=True)).error == "GROUP_MAX_SIZE_REACHED"
-        assert len(host.coordinator.listings()) == 2
+        assert len(list(host.coordinator.ids())) == 2
         await asyncio.sleep(SESSION_S + 0.1)
-        assert host.coordinator.listings() == []
+        assert list(host.coordinator.ids()) == []
         assert (await host.join("c", needs_member_id=True)).error == "MEMBER_ID_REQUIRED"
 
 
@@ -395,7 +395,7 @@ async def test_only_empty_groups_are_deleted() -> None:
         assert refused is not None and refused.error == "NON_EMPTY_GROUP"
         await host.coordinator.leave("g", [LeavingMember(member, None)], soon())
         assert await host.coordinator.delete("g", soon()) is None
-        assert host.coordinator.listings() == [] and not host.shard.state.groups.by_id
+        assert list(host.coordinator.ids()) == [] and not host.shard.state.groups.by_id
         refused = await host.coordinator.delete("g", soon())
         assert refused is not None and refused.error == "GROUP_ID_NOT_FOUND"
         assert (await host.join()).generation == 1

@@ -161,7 +161,7 @@ async def test_a_gateway_that_lost_its_shard_reads_on_and_refuses_what_an_owner_
     assert await losing.topics() == ["t"]
     assert await losing.produce() is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await losing.join())[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert losing.gateway.running.services.groups.member_count == 0
+    assert losing.gateway.running.services.groups.members_of("g") == 0
     await other.close()
 
 

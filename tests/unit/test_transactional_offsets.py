@@ -223,9 +223,9 @@ async def test_an_offset_that_is_deleted_is_not_committed_by_an_open_transaction
 
 async def test_a_group_that_has_pending_offsets_alone_is_listed_and_can_be_deleted(host: Host) -> None:
     await host.pend(5, 6)
-    assert host.groups.ids() == ["g"]
+    assert list(host.groups.ids()) == ["g"]
     assert await host.groups.delete("g", soon()) is None
-    assert (host.groups.ids(), host.groups.listing("g")) == ([], None)
+    assert (list(host.groups.ids()), host.groups.listing("g")) == ([], None)
     await host.end(is_commit=True)
     assert host.committed() == []
     missing = await host.groups.delete("g", soon())

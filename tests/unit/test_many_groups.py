@@ -1,0 +1,153 @@
+"""What goes over all groups does so in slices: 100,000 of them, as the bound allows, hold nothing up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import pytest
+
+from adapters.metadata.memory import MemoryMetadata
+from gateway.console.tables import GroupTable
+from gateway.coordination.shard import Shard
+from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.describe import GroupDescription, describe_simple
+from gateway.groups.totals import GroupTotals
+from gateway.scheduling.slices import CHECK_EVERY, Owner, Slices, SliceScheduler
+from gateway.settings import Settings
+from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.list_groups import ListGroupsRequest
+from ledger.groups.state import CommittedOffset, Group, Groups, Member
+from ledger.types import TopicId
+from tests.support.in_memory import in_memory_gateway
+from tests.support.loop_time import longest_turn
+from tests.support.shards import open_shard
+
+MAX_HOLD_S = 0.02
+MANY, SOME = 100_000, 3_000
+COMMITTED = CommittedOffset(1, -1, "", 0)
+KEY = (TopicId(b"t" * 16), 0)
+MEMBER = Member("m", None, "c", "/h", 45_000, 300_000, (("range", b""),), b"")
+
+
+def group(group_id: str, *members: Member) -> Group:
+    return Group(group_id, "consumer", 1, "range", members[0].member_id if members else None, members, True)
+
+
+def add_many(groups: Groups, count: int) -> None:
+    """Every second one has offsets alone."""
+    for number in range(count):
+        group_id = f"console-consumer-{number * 7919 % count:06d}"
+        groups.put_offset(group_id, KEY, COMMITTED)
+        if number % 2:
+            groups.by_id[group_id] = group(group_id)
+
+
+@pytest.fixture
+async def shard() -> AsyncIterator[Shard]:
+    opened = await open_shard(MemoryMetadata(), None, None, 1, lambda: 1_000)
+    yield opened
+    await opened.close()
+
+
+class Steps:
+    """What was done since the event loop ran other tasks, and the most of it at once."""
+
+    def __init__(self) -> None:
+        self.since = self.most = self.turns = 0
+
+    def did(self) -> None:
+        self.since += 1
+        self.most = max(self.most, self.since)
+
+    def turn(self) -> None:
+        self.since = 0
+        self.turns += 1
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    """Groups that are described. Slices are as short as can be."""
+    steps, described, next_slice = Steps(), describe_simple, Slices.next_slice
+
+    def counted(group_id: str) -> GroupDescription:
+        steps.did()
+        return described(group_id)
+
+    async def turned(slices: Slices) -> None:
+        await next_slice(slices)
+        steps.turn()
+
+    monkeypatch.setattr("gateway.groups.coordinator.describe_simple", counted)
+    monkeypatch.setattr("gateway.scheduling.slices.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(Slices, "next_slice", turned)
+    return steps
+
+
+async def test_all_groups_are_listed_in_slices(described: Steps) -> None:
+    async with in_memory_gateway() as gateway:
+        add_many(gateway.running.shard.state.groups, SOME)
+        listed = (await gateway.ask(ApiKey.LIST_GROUPS, 4, ListGroupsRequest())).groups
+        assert len({one.group_id for one in listed}) == len(listed) == SOME
+        assert {one.group_state for one in listed} == {"Empty"}
+    assert described.turns > 5 and described.most <= CHECK_EVERY
+
+
+async def test_the_table_of_all_groups_is_made_in_slices_and_by_name(described: Steps, shard: Shard) -> None:
+    add_many(shard.state.groups, SOME)
+    table = GroupTable(shard, GroupCoordinator(shard, Settings()))
+    names = [row.name for row in await table.rows(Slices(SliceScheduler(), Owner(1, "host")))]
+    assert names == sorted(names) and len(names) == SOME
+    assert described.turns > 5 and described.most <= CHECK_EVERY
+
+
+def test_groups_may_come_and_go_while_all_of_them_are_gone_through() -> None:
+    groups = Groups()
+    add_many(groups, 8)
+    found, ids = list[str](), groups.ids()
+    found.append(next(ids))
+    moved, gone = "console-consumer-000000", "console-consumer-000002"
+    assert moved not in groups.by_id
+    groups.by_id[moved] = group(moved)
+    groups.by_id.clear()
+    groups.remove_offset(gone, KEY)
+    groups.put_offset("new", KEY, COMMITTED)
+    found += ids
+    assert sorted(found) == [f"console-consumer-{number:06d}" for number in range(8)]
+
+
+async def test_groups_are_counted_in_slices(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.groups.totals.SLICE", 10)
+    groups = shard.state.groups
+    add_many(groups, 100)
+    groups.by_id |= {name: group(name, MEMBER) for name in ("with members", "with more")}
+    coordinator = GroupCoordinator(shard, Settings())
+    await coordinator.begin_epoch()
+    counted = GroupTotals(coordinator)
+    assert await turns_of(counted.count()) >= 10
+    assert (counted.groups, counted.members, counted.by_state) == (102, 2, {"Stable": 2})
+    await coordinator.end_epoch()
+
+
+async def turns_of(work: Coroutine[Any, Any, None]) -> int:
+    """Iterations of the event loop that it takes."""
+    working, turns = asyncio.ensure_future(work), 0
+    while not working.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await working
+    return turns
+
+
+@pytest.mark.serial
+async def test_very_many_groups_do_not_hold_the_event_loop() -> None:
+    async with in_memory_gateway() as gateway:
+        add_many(gateway.running.shard.state.groups, MANY)
+        request = ListGroupsRequest(["Stable"])
+        held = [
+            await longest_turn(gateway.ask(ApiKey.LIST_GROUPS, 4, request)),
+            await longest_turn(gateway.ask(ApiKey.LIST_GROUPS, 4, request)),
+        ]
+        assert min(held) < MAX_HOLD_S
+        totals = GroupTotals(gateway.running.services.groups)
+        assert min([await longest_turn(totals.count()) for _ in range(3)]) < MAX_HOLD_S
+        assert totals.groups == MANY
