@@ -7,9 +7,10 @@ offsets of deleted topics.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -18,15 +19,17 @@ from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.describe import EMPTY, STABLE
 from ledger.groups.requests import DrainOffsets, GroupGone, RemoveGroup, RemoveOffsets
 from ledger.groups.state import BY_RETENTION, CommittedOffset, OffsetKey
-from ledger.requests import Done
+from ledger.requests import Done, LedgerResult
 
 log = structlog.get_logger(__name__)
 
 SLICE_OFFSETS: Final = 1_000
-"""Checked in one event-loop iteration, and removed by one journal entry."""
-GROUPS_AT_ONCE: Final = 50
-"""What these groups remove becomes one journal entry: other steps of housekeeping wait for this one, and a
-cluster may have very many groups."""
+"""Checked in one event-loop iteration, of all groups together, and removed by one request."""
+UNITS_A_GROUP: Final = 3
+"""What a group costs besides, in offsets that are checked."""
+ASKED_AT_ONCE: Final = 50
+"""Requests that share journal entries, before their results are waited for: other steps of housekeeping wait
+for this one, and a cluster may have very many groups."""
 KEEP_OFFSETS: Final = 0
 """As the limit of RemoveGroup: a group is removed only if it has no offsets."""
 
@@ -52,6 +55,13 @@ class _Rule:
         return (clock_ms if began_ms <= clock_ms else now_ms) - began_ms >= retention_ms + doubted_ms
 
 
+class _Asked(NamedTuple):
+    """A request under way to remove offsets of a group."""
+
+    group_id: str
+    result: asyncio.Future[LedgerResult]
+
+
 class OffsetExpiry:
     """Two steps of housekeeping: `apply` is for the long interval, `drain` for the short one."""
 
@@ -74,9 +84,11 @@ class OffsetExpiry:
 
     async def apply(self) -> int:
         """Remove what has expired. Returns the number of offsets removed."""
-        expired = 0
-        for ids in _slices(list(self._shard.state.groups.offsets), GROUPS_AT_ONCE):
-            expired += sum(await _all(map(self._expire, ids)))
+        asked: list[_Asked] = []
+        try:
+            expired = await self._expire(asked)
+        finally:
+            _forget(asked)
         await self._remove_unused()
         return expired
 
@@ -87,19 +99,36 @@ class OffsetExpiry:
             if not isinstance(result, Done) or result.count == 0:
                 return
 
-    async def _expire(self, group_id: str) -> int:
-        expired = 0
-        for keys in _slices(list(self._offsets(group_id)), SLICE_OFFSETS):
-            due, before_ms = self._due(group_id, keys)
-            if due:
-                request = RemoveOffsets(group_id, due, before_ms)
-                result = await self._shard.ask(request, self._deadline())
-                expired += result.count if isinstance(result, Done) else 0
-            else:
-                await asyncio.sleep(0)
-        if expired:
-            log.info("offsets.expired", group=group_id, offsets=expired)
-        return expired
+    async def _expire(self, asked: list[_Asked]) -> int:
+        """The number removed. `asked`: requests under way."""
+        expired, left = 0, SLICE_OFFSETS
+        for group_id in list(self._shard.state.groups.offsets):
+            for keys in _slices(list(self._offsets(group_id)), SLICE_OFFSETS):
+                if len(keys) > left:
+                    await asyncio.sleep(0)
+                    left = SLICE_OFFSETS
+                left -= len(keys) + UNITS_A_GROUP
+                due, before_ms = self._due(group_id, keys)
+                if due:
+                    # At once: the group may change in a later iteration of the event loop.
+                    request = RemoveOffsets(group_id, due, before_ms)
+                    asked.append(_Asked(group_id, self._shard.submit(request)))
+                if len(asked) == ASKED_AT_ONCE:
+                    expired += await self._removed(asked)
+        return expired + await self._removed(asked)
+
+    async def _removed(self, asked: list[_Asked]) -> int:
+        """The number of offsets that these have removed, which are none under way any more."""
+        async with asyncio.timeout_at(self._deadline()):
+            results = await _all([result for _, result in asked])
+        counts = Counter[str]()
+        for (group_id, _), result in zip(asked, results, strict=True):
+            counts[group_id] += result.count if isinstance(result, Done) else 0
+        asked.clear()
+        for group_id, count in counts.items():
+            if count:
+                log.info("offsets.expired", group=group_id, offsets=count)
+        return counts.total()
 
     def _due(self, group_id: str, keys: Sequence[OffsetKey]) -> tuple[list[OffsetKey], int]:
         """The keys that have expired, and the time before which all of them were committed: an offset that is
@@ -141,7 +170,7 @@ class OffsetExpiry:
         return _Rule(read_topics=subscribed)
 
     async def _remove_unused(self) -> None:
-        for ids in _slices(list(self._shard.state.groups.by_id), GROUPS_AT_ONCE):
+        for ids in _slices(list(self._shard.state.groups.by_id), ASKED_AT_ONCE):
             await _all(map(self._remove, filter(self._is_unused, ids)))
             await asyncio.sleep(0)
 
@@ -163,6 +192,14 @@ class OffsetExpiry:
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._wait_s
+
+
+def _forget(asked: Sequence[_Asked]) -> None:
+    """After a failure: nothing looks at these results any more, and asyncio reports errors that nothing has
+    looked at."""
+    for _, result in asked:
+        if not result.cancel() and not result.cancelled():
+            result.exception()
 
 
 async def _all(steps: Iterable[Awaitable[Item]]) -> list[Item]:

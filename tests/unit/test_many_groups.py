@@ -11,18 +11,22 @@ from gateway.console.tables import GroupTable
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.describe import GroupDescription, describe_simple
+from gateway.groups.offset_expiry import ASKED_AT_ONCE, SLICE_OFFSETS, UNITS_A_GROUP, OffsetExpiry
 from gateway.groups.totals import GroupTotals
 from gateway.scheduling.slices import CHECK_EVERY, Owner, Slices, SliceScheduler
 from gateway.settings import Settings
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.list_groups import ListGroupsRequest
 from ledger.groups.state import CommittedOffset, Group, Groups, Member
+from ledger.requests import LedgerResult, Request
 from ledger.types import TopicId
 from tests.support.in_memory import in_memory_gateway
 from tests.support.loop_time import longest_turn
 from tests.support.shards import open_shard
 
 MAX_HOLD_S = 0.02
+WAIT_S = 5.0
+NOW_MS = 1_000_000
 MANY, SOME = 100_000, 3_000
 COMMITTED = CommittedOffset(1, -1, "", 0)
 KEY = (TopicId(b"t" * 16), 0)
@@ -44,7 +48,7 @@ def add_many(groups: Groups, count: int) -> None:
 
 @pytest.fixture
 async def shard() -> AsyncIterator[Shard]:
-    opened = await open_shard(MemoryMetadata(), None, None, 1, lambda: 1_000)
+    opened = await open_shard(MemoryMetadata(), None, None, 1, lambda: NOW_MS)
     yield opened
     await opened.close()
 
@@ -136,6 +140,59 @@ async def turns_of(work: Coroutine[Any, Any, None]) -> int:
         await asyncio.sleep(0)
     await working
     return turns
+
+
+@pytest.mark.parametrize(("groups", "offsets"), [(60, 1_000), (600, 100), (2_000, 1), (2, 5_000)])
+async def test_offsets_of_all_groups_are_checked_with_one_budget_for_each_iteration(
+    shard: Shard, groups: int, offsets: int
+) -> None:
+    steps = Steps()
+
+    def clock() -> int:
+        """Read once for the offsets of a group that are checked at once."""
+        steps.did()
+        return NOW_MS
+
+    for number in range(groups):
+        for partition in range(offsets):
+            shard.state.groups.put_offset(f"g{number}", (KEY[0], partition), COMMITTED)
+    expiry = OffsetExpiry(shard, GroupCoordinator(shard, Settings()), 2 * NOW_MS, clock, WAIT_S)
+    expiring = asyncio.ensure_future(expiry.apply())
+    while not expiring.done():
+        steps.turn()
+        await asyncio.sleep(0)
+    assert await expiring == 0
+    assert steps.most * offsets <= SLICE_OFFSETS or steps.most == 1
+    assert steps.most <= SLICE_OFFSETS / 4
+    assert steps.turns <= 2 * groups * (offsets + UNITS_A_GROUP) // SLICE_OFFSETS + 10
+
+
+async def test_offsets_of_many_groups_that_expire_are_removed_by_few_entries(shard: Shard) -> None:
+    add_many(shard.state.groups, 3 * ASKED_AT_ONCE)
+    expiry = OffsetExpiry(shard, GroupCoordinator(shard, Settings()), 1, lambda: NOW_MS, WAIT_S)
+    before = shard.state.applied
+    assert await expiry.apply() == 3 * ASKED_AT_ONCE
+    assert not shard.state.groups.offsets
+    assert shard.state.applied - before <= 10
+
+
+async def test_an_expiry_that_is_cancelled_leaves_no_requests(shard: Shard) -> None:
+    """They would fail later, and nothing would look at that."""
+    add_many(shard.state.groups, 2 * SLICE_OFFSETS)
+    asked: list[asyncio.Future[LedgerResult]] = []
+    submit = shard.submit
+
+    def noted(request: Request) -> asyncio.Future[LedgerResult]:
+        asked.append(submit(request))
+        return asked[-1]
+
+    shard.submit = noted  # type: ignore[method-assign]
+    expiry = OffsetExpiry(shard, GroupCoordinator(shard, Settings()), 1, lambda: NOW_MS, WAIT_S)
+    expiring = asyncio.ensure_future(expiry.apply())
+    await asyncio.sleep(0)
+    expiring.cancel()
+    await asyncio.gather(expiring, return_exceptions=True)
+    assert asked and all(one.done() for one in asked)
 
 
 @pytest.mark.serial
