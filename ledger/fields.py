@@ -7,7 +7,8 @@ from ledger.errors import StoreDamaged
 
 U32 = struct.Struct(">I")
 _PAIR = struct.Struct(">HI")
-_ABSENT = 0xFFFFFFFF
+ABSENT = 0xFFFFFFFF
+"""The length of a text that is None."""
 
 
 def encode_pairs(pairs: Mapping[str, str]) -> bytes:
@@ -41,7 +42,7 @@ def encode_bytes(value: bytes) -> bytes:
 
 def encode_text(value: str | None) -> bytes:
     """`u32 length | UTF-8`; None has the length 0xFFFFFFFF."""
-    return U32.pack(_ABSENT) if value is None else encode_bytes(value.encode())
+    return U32.pack(ABSENT) if value is None else encode_bytes(value.encode())
 
 
 class FieldReader:
@@ -75,7 +76,7 @@ class FieldReader:
 
     def optional_text(self) -> str | None:
         size = self.u32()
-        return None if size == _ABSENT else str(self.take(size), "utf-8")
+        return None if size == ABSENT else str(self.take(size), "utf-8")
 
     def rest(self) -> memoryview:
         return self.take(self._end - self._pos)

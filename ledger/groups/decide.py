@@ -16,7 +16,7 @@ from ledger.groups.records import (
     GroupStored,
     OffsetsCommitted,
     OffsetsRemoved,
-    encode_group,
+    encoded_group,
 )
 from ledger.groups.requests import (
     MAX_OFFSETS,
@@ -46,9 +46,9 @@ def store_group(state: LedgerState, overlay: Overlay, request: StoreGroup, now_m
     if not _legal_id(group.group_id):
         return Decision(Refused(ErrorName.INVALID_GROUP_ID))
     record = GroupStored(group)
-    # Weighed first: what is small for certain is not encoded twice.
+    # Weighed first: what is small for certain is encoded once all are decided.
     if request.weight > MAX_GROUP_BYTES // 4:
-        size = len(encode_group(group))
+        record, size = encoded_group(group)
         if size > MAX_GROUP_BYTES or len(GROUP_STORED.framed(record)) > MAX_RECORDS_BYTES:
             return Decision(
                 Refused(_TOO_LARGE, f"the group has {size} bytes, more than a journal entry holds")

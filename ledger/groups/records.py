@@ -7,11 +7,11 @@ image: its rows must be the same whatever zlib a gateway has.
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ledger.errors import StoreDamaged
-from ledger.fields import U32, FieldReader, encode_bytes, encode_text
+from ledger.fields import ABSENT, U32, FieldReader, encode_text
 from ledger.groups.state import Group, Member, OffsetKey, OffsetRow
 from ledger.records import RecordFormat
 from ledger.types import TopicId
@@ -24,7 +24,8 @@ MIN_DEFLATED_BYTES = 16 * 1024
 _DEFLATED = 1
 _SYNCED = 1
 _GROUP = struct.Struct(">BiI")
-_MEMBER = struct.Struct(">iiI")
+_MEMBER = struct.Struct(">iiII")
+"""With the length of its id, which follows."""
 _TOPIC = struct.Struct(">16sI")
 OFFSET = struct.Struct(">IqiqH")
 OFFSET_KEY = struct.Struct(">16sI")
@@ -32,9 +33,11 @@ OFFSET_KEY = struct.Struct(">16sI")
 
 @dataclass(frozen=True, slots=True)
 class GroupStored:
-    """All of a group but its offsets."""
+    """All of a group but its offsets. `body` is what it is encoded to, where that was found out already: a
+    large group takes long."""
 
     group: Group
+    body: bytes | None = field(default=None, compare=False, repr=False)
 
 
 class OffsetsCommitted(NamedTuple):
@@ -65,22 +68,33 @@ def encode_group(group: Group) -> bytes:
     parts = [head, encode_text(group.group_id), encode_text(group.protocol_type)]
     parts += (encode_text(group.protocol), encode_text(group.leader))
     for member in group.members:
-        parts += _member_parts(member)
+        _add_member(parts, member)
     return b"".join(parts)
 
 
-def _member_parts(member: Member) -> list[bytes]:
-    parts = [
-        _MEMBER.pack(member.session_timeout_ms, member.rebalance_timeout_ms, len(member.protocols)),
-        encode_text(member.member_id),
+def _add_member(parts: list[bytes], member: Member) -> None:
+    # Without a call for each field: a group may have thousands of members.
+    size_of = U32.pack
+    member_id, client_id, host = (
+        member.member_id.encode(),
+        member.client_id.encode(),
+        member.client_host.encode(),
+    )
+    numbers = member.session_timeout_ms, member.rebalance_timeout_ms, len(member.protocols), len(member_id)
+    parts += (
+        _MEMBER.pack(*numbers),
+        member_id,
         encode_text(member.instance_id),
-        encode_text(member.client_id),
-        encode_text(member.client_host),
-        encode_bytes(member.assignment),
-    ]
+        size_of(len(client_id)),
+        client_id,
+        size_of(len(host)),
+        host,
+        size_of(len(member.assignment)),
+        member.assignment,
+    )
     for name, subscription in member.protocols:
-        parts += (encode_text(name), encode_bytes(subscription))
-    return parts
+        text = name.encode()
+        parts += (size_of(len(text)), text, size_of(len(subscription)), subscription)
 
 
 def decode_group(data: memoryview, changed_ms: int = 0) -> Group:
@@ -89,26 +103,71 @@ def decode_group(data: memoryview, changed_ms: int = 0) -> Group:
     flags, generation, members = _GROUP.unpack(reader.take(_GROUP.size))
     group_id, protocol_type = reader.text(), reader.text()
     protocol, leader = reader.optional_text(), reader.optional_text()
-    held = tuple([_decode_member(reader) for _ in range(members)])
-    reader.end()
+    held = _decode_members(bytes(reader.rest()), members)
     synced = bool(flags & _SYNCED)
     return Group(group_id, protocol_type, generation, protocol, leader, held, synced, changed_ms)
 
 
-def _decode_member(reader: FieldReader) -> Member:
-    session_ms, rebalance_ms, protocols = _MEMBER.unpack(reader.take(_MEMBER.size))
-    member_id, instance_id = reader.text(), reader.optional_text()
-    client_id, client_host, assignment = reader.text(), reader.text(), reader.bytes()
-    named = tuple([(reader.text(), reader.bytes()) for _ in range(protocols)])
-    return Member(member_id, instance_id, client_id, client_host, session_ms, rebalance_ms, named, assignment)
+def _decode_members(data: bytes, count: int) -> tuple[Member, ...]:
+    """Those that fill `data`. Past its end slices are cut short, which the next length, or the end, shows."""
+    members, at, size_at = list[Member](), 0, U32.unpack_from
+    for _ in range(count):
+        session_ms, rebalance_ms, protocols, size = _MEMBER.unpack_from(data, at)
+        at += _MEMBER.size
+        member_id = data[at : at + size].decode()
+        at += size
+        instance_id, at = _optional_text(data, at)
+        (size,) = size_at(data, at)
+        client_id = data[at + 4 : at + 4 + size].decode()
+        at += 4 + size
+        (size,) = size_at(data, at)
+        host = data[at + 4 : at + 4 + size].decode()
+        at += 4 + size
+        (size,) = size_at(data, at)
+        assignment = data[at + 4 : at + 4 + size]
+        at += 4 + size
+        named, at = _decode_protocols(data, at, protocols)
+        members.append(
+            Member(member_id, instance_id, client_id, host, session_ms, rebalance_ms, named, assignment)
+        )
+    if at != len(data):
+        raise StoreDamaged("the members of a group do not have the length that they claim")
+    return tuple(members)
+
+
+def _optional_text(data: bytes, at: int) -> tuple[str | None, int]:
+    (size,) = U32.unpack_from(data, at)
+    at += U32.size
+    return (None, at) if size == ABSENT else (data[at : at + size].decode(), at + size)
+
+
+def _decode_protocols(data: bytes, at: int, count: int) -> tuple[tuple[tuple[str, bytes], ...], int]:
+    named, size_at = list[tuple[str, bytes]](), U32.unpack_from
+    for _ in range(count):
+        (size,) = size_at(data, at)
+        name = data[at + 4 : at + 4 + size].decode()
+        at += 4 + size
+        (size,) = size_at(data, at)
+        named.append((name, data[at + 4 : at + 4 + size]))
+        at += 4 + size
+    return tuple(named), at
+
+
+def encoded_group(group: Group) -> tuple[GroupStored, int]:
+    """The record with what it is encoded to, and the size of the fields of the group."""
+    fields = encode_group(group)
+    return GroupStored(group, _body(fields)), len(fields)
+
+
+def _body(fields: bytes) -> bytes:
+    if len(fields) < MIN_DEFLATED_BYTES:
+        return b"\0" + fields
+    return bytes([_DEFLATED]) + zlib.compress(fields, 1)
 
 
 def _encode_group_stored(record: GroupStored) -> bytes:
     """`u8 flags (1 deflated) | the fields of the group`."""
-    fields = encode_group(record.group)
-    if len(fields) < MIN_DEFLATED_BYTES:
-        return b"\0" + fields
-    return bytes([_DEFLATED]) + zlib.compress(fields, 1)
+    return _body(encode_group(record.group)) if record.body is None else record.body
 
 
 def _decode_group_stored(body: memoryview) -> GroupStored:

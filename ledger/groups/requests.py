@@ -1,7 +1,7 @@
 """Requests about groups and their offsets, and their results."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
 from ledger.groups.records import OFFSET, OFFSET_KEY
@@ -22,16 +22,20 @@ class StoreGroup:
     UNKNOWN_SERVER_ERROR if it is too large. Result: Done(1)."""
 
     group: Group
+    weight: int = field(init=False, compare=False)
     work: ClassVar[int] = 0
 
-    @property
-    def weight(self) -> int:
-        group = self.group
-        names = len(group.group_id) + len(group.protocol_type)
-        names += len(group.protocol or "") + len(group.leader or "")
-        fields = SMALL + UTF8 * names + sum(map(_member_weight, group.members))
-        # What cannot be deflated grows by being tried.
-        return fields + fields // _DEFLATE_GROWTH
+    def __post_init__(self) -> None:
+        # Once: it is looked at when the entry is filled, by then perhaps several times.
+        object.__setattr__(self, "weight", _group_weight(self.group))
+
+
+def _group_weight(group: Group) -> int:
+    names = len(group.group_id) + len(group.protocol_type)
+    names += len(group.protocol or "") + len(group.leader or "")
+    fields = SMALL + UTF8 * names + sum(map(_member_weight, group.members))
+    # What cannot be deflated grows by being tried.
+    return fields + fields // _DEFLATE_GROWTH
 
 
 def _member_weight(member: Member) -> int:

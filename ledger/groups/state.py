@@ -26,8 +26,7 @@ OffsetKey: TypeAlias = tuple[TopicId, int]
 """(topic id, partition index)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A member with all that it said when it joined. All its protocols are kept, so that one that joins
     again with the same ones after the coordinator died causes no rebalance."""
 

@@ -1,6 +1,7 @@
 """Groups and their offsets in the ledger: what the requests of one entry do to each other, and bounds."""
 
 import random
+import struct
 import time
 import zlib
 
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.errors import ErrorName, StoreDamaged
+from ledger.groups import decide as deciding
+from ledger.groups import records as formats
 from ledger.groups.records import (
     MAX_GROUP_BYTES,
     MIN_DEFLATED_BYTES,
@@ -16,6 +19,7 @@ from ledger.groups.records import (
     GroupStored,
     OffsetsCommitted,
     OffsetsRemoved,
+    decode_group,
     encode_group,
 )
 from ledger.groups.requests import (
@@ -336,6 +340,43 @@ def test_the_weight_of_a_group_bounds_what_cannot_be_deflated(size: int) -> None
     member = Member("m", None, "", "", 1, 1, (), noise)
     group = Group("g", "consumer", 1, "range", "m", (member,), synced=True)
     assert len(encode_record(GroupStored(group))) <= StoreGroup(group).weight
+
+
+def large_group() -> Group:
+    """Of 400 KB, which are deflated to half of it."""
+    noise = random.Random(5)
+    members = [member_of(f"m{number}", noise.randbytes(100) + bytes(100)) for number in range(1_600)]
+    return Group("g", "consumer", 1, "range", "m0", tuple(members), synced=True)
+
+
+def test_a_large_group_is_encoded_and_deflated_once(
+    ledger: JournalledLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For its size, which is checked, and for the entry: each takes as long as many small requests."""
+    done, deflate, encode = list[str](), zlib.compress, formats.encode_group
+
+    def deflated(data: bytes, level: int) -> bytes:
+        done.append("deflated")
+        return deflate(data, level)
+
+    def encoded(group: Group) -> bytes:
+        done.append("encoded")
+        return encode(group)
+
+    monkeypatch.setattr(zlib, "compress", deflated)
+    monkeypatch.setattr(formats, "encode_group", encoded)
+    monkeypatch.setattr(deciding, "encode_group", encoded, raising=False)
+    group = large_group()
+    assert ledger.submit(StoreGroup(group)) == [Done(1)]
+    assert sorted(done) == ["deflated", "encoded"]
+    assert ledger.state.groups.by_id["g"].members == group.members
+
+
+def test_what_was_cut_short_or_prolonged_is_no_group() -> None:
+    data = encode_group(group_of("g", "a", "b"))
+    for damaged in [*(data[:at] for at in range(len(data))), data + b"\0"]:
+        with pytest.raises((StoreDamaged, struct.error)):
+            decode_group(memoryview(damaged))
 
 
 def test_quotas_change_by_key_and_see_their_entry(ledger: JournalledLedger) -> None:
