@@ -102,6 +102,7 @@ class FetchOperation:
         "is_over",
         "is_planned",
         "isolation",
+        "keeps_plans",
         "max_bytes",
         "memory",
         "min_bytes",
@@ -159,8 +160,8 @@ class FetchOperation:
         """Partitions that did not exist at the first plan. None before it."""
         self.is_planned = self.has_confirmed = False
         """All partitions were planned once; an error of some partition was confirmed."""
-        self.has_waited = False
-        """Since the last plan, so that the plan may be outdated."""
+        self.has_waited = self.keeps_plans = False
+        """Since the last plan, so that the plan may be outdated; the next one is of what has moved since."""
         self.stale_plans = 0
         self.share: Share | None = None
         """Of the budget for records."""
@@ -208,7 +209,7 @@ class FetchOperation:
             slices.leave()
             self.has_waited = True
         self.reportable = reportable
-        self.is_planned = True
+        self.is_planned, self.keeps_plans = True, False
         # Of a fetch at the end of its partitions there is none.
         return bool(reportable) and any(fetched.is_exceptional for fetched in reportable)
 
@@ -230,11 +231,13 @@ class FetchOperation:
         """Plans these from `start` on, until many runs were looked at. Returns where to go on."""
         topics, offset_index = self.resources.shard.state.topics, self.resources.offset_index
         isolation, max_bytes = self.isolation, self.max_bytes
-        runs = 0
+        runs, keeps_plans = 0, self.keeps_plans
         for index in range(start, len(partitions)):
             fetched = partitions[index]
+            if keeps_plans and fetched.stream is not None and not fetched.has_moved:
+                reportable.append(fetched)
             # Most are at their end, and stay there until the next plan: that still holds.
-            if not fetched.is_at_end or fetched.has_moved:
+            elif not fetched.is_at_end or fetched.has_moved:
                 if runs > PLANNED_RUNS:
                     return index
                 plan(fetched, topics, isolation, max_bytes, offset_index)

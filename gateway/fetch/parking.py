@@ -18,14 +18,17 @@ from ledger.partitions.state import PartitionLog
 
 async def park(operation: FetchOperation) -> bool:
     """Wait for enough bytes or other news of the partitions. False: the wait is over for good."""
+    if operation.sliced is None and operation.has_waited and _has_moved(operation, operation.partitions):
+        operation.keeps_plans = not any(
+            fetched.stream is not None and fetched.stream.batches for fetched in operation.reportable
+        )
+        return True
     readiness = None
     if operation.min_bytes - readable_bytes(operation.reportable) > NEWS_BYTES:
         readiness = Readiness(operation)
     if operation.sliced is not None:
         return await _park_in_slices(operation, readiness, operation.sliced.slices)
     parked = ParkedFetch(_let_go(operation.partitions, readiness), readiness)
-    if operation.has_waited and _has_moved(operation, operation.partitions):
-        return True
     if operation.memory is None and operation.session is None:
         return await operation.resources.purgatory.park(parked, operation.deadline)
     return await _wait(operation, operation.resources.purgatory.park, parked)

@@ -149,3 +149,26 @@ async def test_short_batches_are_sent_in_few_buffers_which_the_budget_counts() -
         assert world.fetch_service.budget.held_bytes >= 3 * len(SHORT) + len(long)
         unsent[0]()
         assert world.fetch_service.budget.held_bytes == 0
+
+
+async def test_a_fetch_that_waits_for_more_is_planned_once_however_often_its_partitions_move(
+    planned: Counted,
+) -> None:
+    partitions, runs, moves = 4, 300, 20
+    async with reading_world(produce_to_cache=False) as world:
+        await world.create(partitions=partitions)
+        for _ in range(runs):
+            await world.produce_many([("t", partition, SHORT) for partition in range(partitions)])
+        everything = (partitions * runs + moves) * len(SHORT)
+        fetch = world.fetch(
+            *[("t", partition, 0) for partition in range(partitions)],
+            min_bytes=everything,
+            max_wait_ms=60_000,
+        )
+        waiting = asyncio.create_task(fetch)
+        for _ in range(moves):
+            await world.produce(SHORT)
+        response = await asyncio.wait_for(waiting, 30)
+    assert [len(offsets_of(part)) for part in parts(response)] == [runs + moves] + [runs] * (partitions - 1)
+    # At first, again as one has moved meanwhile, when that one moves next, and before they are read.
+    assert planned.total <= 2 * partitions * (runs + moves) + 2 * (runs + moves)
