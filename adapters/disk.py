@@ -7,12 +7,12 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ledger.errors import StoreUnavailable
+from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.types import Buffer
 
 IOV_MAX = 1024
@@ -88,6 +88,37 @@ def _sync_on_macos(fd: int) -> None:
     """Its fsync leaves bytes in the cache of the drive, and it has no fdatasync. A file system that lacks
     this call fails with ENOTSUP: what it stores could be lost after it was acknowledged."""
     fcntl.fcntl(fd, getattr(fcntl, "F_FULLFSYNC", 51))
+
+
+def delete_files(paths: Sequence[Path], kind: str, other: str = OTHER_PLACE) -> None:
+    """Delete these files of a `kind`, durably; those that are not there are passed by. StoreUnavailable if
+    that fails before any was deleted, else OutcomeUnknown: what was deleted is durable then, if it can be."""
+    changed: dict[Path, None] = {}
+    deleted = 0
+    for path in paths:
+        try:
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                path.unlink()
+                deleted += 1
+        except OSError as error:
+            failed = explain(error, f"delete the {kind}", path, other)
+            if not deleted:
+                raise failed from error
+            _sync_directories(changed, other)
+            raise OutcomeUnknown(f"{failed}; {deleted} of {len(paths)} were deleted before") from error
+        # Also of one that is not there: its deletion may not be durable yet.
+        changed[path.parent] = None
+    _sync_directories(changed, other)
+
+
+def _sync_directories(changed: Iterable[Path], other: str) -> None:
+    for directory in changed:
+        try:
+            sync_directory(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise OutcomeUnknown(str(explain(error, "sync the directory", directory, other))) from error
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

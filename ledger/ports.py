@@ -370,7 +370,8 @@ class SegmentStore(Protocol):
         ...
 
     async def delete(self, locators: Sequence[str]) -> None:
-        """Idempotent. Never deletes an object that is still being written: that one is abandoned first."""
+        """Idempotent. Never deletes an object that is still being written: that one is abandoned first. After
+        any error some of them may be gone."""
         ...
 
     async def objects(self, after: str = "", limit: int = 1000) -> Sequence[StoredObject]:

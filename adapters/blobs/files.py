@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
@@ -14,6 +14,7 @@ from adapters.disk import (
     OTHER_PLACE,
     Directories,
     check_writable,
+    delete_files,
     explain,
     give_to_owner,
     read_at,
@@ -185,27 +186,7 @@ class _BlobFiles:
 
     def delete(self, keys: Sequence[str]) -> None:
         self._check_writes()
-        changed: set[Path] = set()
-        deleted = 0
-        for key in keys:
-            path = self._root / key
-            try:
-                with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    path.unlink()
-                    deleted += 1
-            except OSError as error:
-                failed = explain(error, "delete the blob", path, self._other)
-                if not deleted:
-                    raise failed from error
-                self._sync_deleted(changed)
-                before = f"{deleted} of {len(keys)} keys were deleted before"
-                raise OutcomeUnknown(f"{failed}; {before}") from error
-            changed.add(path.parent)
-        self._sync_deleted(changed)
-
-    def _sync_deleted(self, changed: Iterable[Path]) -> None:
-        for directory in changed:
-            self._sync(directory, "of the deleted blobs")
+        delete_files([self._root / key for key in keys], "blob", self._other)
 
     def _check_writes(self) -> None:
         if self._access is Access.READ_ONLY:

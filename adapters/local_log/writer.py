@@ -437,7 +437,9 @@ class LogWriter:
         try:
             self.directory.put_aside(file_ids, self.roll_bytes)
         except OSError as error:
-            raise explain(error, "delete a log file in", self.directory.path) from error
+            # Of several files some may have gone.
+            failed = explain(error, "delete a log file in", self.directory.path)
+            raise OutcomeUnknown(str(failed)) from error
 
     # Beginning where a snapshot ends
 

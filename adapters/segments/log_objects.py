@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from adapters.disk import explain, sync_directory
+from adapters.disk import delete_files, explain
 from adapters.segments.blob_ranges import BlobRanges
 from adapters.segments.file_ranges import FileRanges
 from adapters.segments.locators import log_created_ms
@@ -87,21 +87,7 @@ class ReplacedLogs:
         await self._threads.close(self._files.close)
 
     def _delete(self, locators: Sequence[str]) -> None:
-        changed: set[Path] = set()
-        for locator in locators:
-            path = self._root / locator
-            try:
-                path.unlink()
-                changed.add(path.parent)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise explain(error, "delete the file", path) from error
-        for directory in changed:
-            try:
-                sync_directory(directory)
-            except OSError as error:
-                raise explain(error, "sync the directory", directory) from error
+        delete_files([self._root / locator for locator in locators], "file")
 
     def _objects(self, after: str, limit: int) -> list[StoredObject]:
         names: list[str] = []

@@ -10,6 +10,7 @@ from adapters.disk import (
     FILE_MODE,
     Directories,
     check_writable,
+    delete_files,
     explain,
     sync_data,
     sync_directory,
@@ -95,24 +96,10 @@ class WalWriter:
 
     def delete(self, locators: Sequence[str]) -> None:
         """Unlink, durably."""
-        changed: set[Path] = set()
-        for locator in locators:
-            if wal_created_ms(locator, ENDING) is None:
-                continue
+        known = [locator for locator in locators if wal_created_ms(locator, ENDING) is not None]
+        for locator in known:
             self.abandon(locator)
-            path = self._root / locator
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise explain(error, "delete the WAL file", path) from error
-            changed.add(path.parent)
-        for directory in changed:
-            try:
-                sync_directory(directory)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise explain(error, "sync the directory", directory) from error
+        delete_files([self._root / locator for locator in known], "WAL file")
 
     def _give_up(self) -> None:
         """Append no more to the file. One without a frame is removed: a full disk must not fill with them."""

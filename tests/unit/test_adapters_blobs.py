@@ -144,7 +144,7 @@ async def test_a_delete_that_fails_after_some_keys_is_unknown_and_what_it_has_de
         with pytest.raises(StoreUnavailable):
             await blobs.delete(["d/absent", "e/b", "d/a"])
         assert calls == []
-        with pytest.raises(OutcomeUnknown, match="1 of 4 keys were deleted before"):
+        with pytest.raises(OutcomeUnknown, match="1 of 4 were deleted before"):
             await blobs.delete(["d/a", "d/absent", "e/b", "f/c"])
         assert calls == ["fsync d"]
     assert [info.key for info in await blobs.list("")] == ["e/b", "f/c"]

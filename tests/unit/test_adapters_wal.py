@@ -13,7 +13,7 @@ import pytest
 from adapters.segments.ranges import merge_adjacent
 from adapters.segments.wal import WalSegments
 from adapters.segments.wal_files import WalReader
-from ledger.errors import StoreUnavailable
+from ledger.errors import OutcomeUnknown, StoreUnavailable
 from ledger.types import DraftBatch, Position, TopicId
 from tests.support.deadlines import Patience
 from tests.support.open_files import open_below
@@ -278,6 +278,33 @@ async def test_a_deleted_file_that_was_being_read_frees_its_bytes(store: WalSegm
     await read(store, position)
     await store.delete([position.locator])
     assert not [path for path in open_below(tmp_path) if position.locator in path]
+
+
+async def test_a_delete_that_fails_after_some_files_is_unknown_and_what_it_has_deleted_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = WalSegments(tmp_path, roll_bytes=1)
+    locators = [(await write(store, b"x")).locator for _ in range(3)]
+    unlink = os.unlink
+
+    def fail(path: str | os.PathLike[str]) -> None:
+        if str(path).endswith(locators[1]):
+            raise OSError(errno.EIO, "on purpose")
+        unlink(path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "unlink", fail)
+        calls = recorded(broken, ["fsync"])
+        with pytest.raises(StoreUnavailable, match="delete the WAL file"):
+            await store.delete(locators[1:])
+        assert not calls
+        with pytest.raises(OutcomeUnknown, match="1 of 3 were deleted before"):
+            await store.delete(locators)
+        assert calls == ["fsync"]
+    assert [stored.locator for stored in await store.objects()] == sorted(locators[1:])
+    await store.delete(locators)
+    assert not await store.objects()
+    await store.close()
 
 
 async def test_a_closed_store_says_so(tmp_path: Path) -> None:
