@@ -7,6 +7,7 @@ from contextlib import suppress
 from enum import Enum
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import NoReturn
 
 from adapters.disk import (
@@ -31,6 +32,10 @@ from ledger.types import Buffer
 THREADS = 4
 # No key has a component that begins with a dot.
 INCOMING = ".incoming-"
+LEFTOVER_S = 600.0
+"""An unfinished put that was listed so long ago is removed: none takes that long, or it is made again."""
+MAX_LEFTOVERS = 1_000
+"""Of which it is known since when; others have their turn after these."""
 MAX_CLEANED = 20
 """How often the directory of a put may be removed under it. A gateway that starts removes those that are
 empty, one level after the other."""
@@ -40,7 +45,7 @@ class Access(Enum):
     """What opening may do to a directory."""
 
     OWNED = "no other gateway uses it, as a lock says: leftovers are removed, and jobs put theirs again"
-    SHARED = "other processes may be putting: their unfinished puts are left alone"
+    SHARED = "other processes may be putting: their unfinished puts are left alone, unless they are old"
     READ_ONLY = "nothing is written or created"
 
 
@@ -91,6 +96,7 @@ class _BlobFiles:
         self._access = access
         self._other = other
         self._directories = Directories(root, other)
+        self._leftovers = _Leftovers()
 
     def open(self) -> None:
         """Every directory is synced: a process that died between a link and the sync after it left a blob
@@ -231,6 +237,8 @@ class _BlobFiles:
                 name = f"{base}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}"
                 if not entry.name.startswith("."):
                     entries.append((name, entry))
+                elif self._access is not Access.READ_ONLY and entry.name.startswith(INCOMING):
+                    self._leftovers.saw(entry.path)
         for name, entry in sorted(entries, key=lambda pair: pair[0]):
             if not name.endswith("/"):
                 if name.startswith(prefix) and name > after:
@@ -238,6 +246,32 @@ class _BlobFiles:
                         yield BlobInfo(name, entry.stat(follow_symlinks=False).st_size)
             elif _may_hold(name, prefix, after):
                 yield from self._walk(directory / entry.name, name, prefix, after)
+
+
+class _Leftovers:
+    """Unfinished puts of processes that may have been killed: listings find them, and see them again."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+
+    def saw(self, path: str) -> None:
+        """Remove it, if it was seen long ago."""
+        now_s = monotonic()
+        seen_s = self._seen.get(path)
+        if seen_s is None:
+            self._note(path, now_s)
+        elif now_s - seen_s >= LEFTOVER_S:
+            self._seen.pop(path, None)
+            with suppress(OSError):
+                os.unlink(path)
+
+    def _note(self, path: str, now_s: float) -> None:
+        if len(self._seen) >= MAX_LEFTOVERS:
+            # Most were puts under way, and are over.
+            known = list(self._seen.items())
+            self._seen = {name: at_s for name, at_s in known if now_s - at_s < 2 * LEFTOVER_S}
+        if len(self._seen) < MAX_LEFTOVERS:
+            self._seen[path] = now_s
 
 
 def _may_hold(directory: str, prefix: str, after: str) -> bool:

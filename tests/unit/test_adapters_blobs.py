@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from adapters.blobs.files import INCOMING, Access, FileBlobs
+from adapters.blobs import files
+from adapters.blobs.files import INCOMING, LEFTOVER_S, Access, FileBlobs
 from adapters.blobs.memory import MemoryBlobs
 from adapters.segments.objects import ObjectSegments
 from ledger.errors import AlreadyExists, OutcomeUnknown, StoreUnavailable
@@ -78,6 +79,29 @@ async def test_leftovers_of_unfinished_puts_are_never_listed_and_go_at_opening(t
     assert [info.key for info in await blobs.list("")] == ["d/a"]
     assert os.listdir(tmp_path / "blobs") == ["d"]
     assert os.listdir(tmp_path / "blobs/d") == ["a"]
+    await blobs.close()
+
+
+@pytest.mark.parametrize("access", list(Access))
+async def test_the_leftover_of_a_job_that_was_killed_goes_when_it_was_listed_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: Access
+) -> None:
+    times = [100.0]
+    monkeypatch.setattr(files, "monotonic", lambda: times[0])
+    (tmp_path / "blobs").mkdir()
+    blobs = FileBlobs(tmp_path / "blobs", access=access)
+    (tmp_path / "blobs/d").mkdir()
+    (tmp_path / "blobs/d/a").write_bytes(b"x")
+    leftover, later = (tmp_path / f"blobs/d/{INCOMING}{number}" for number in range(2))
+    leftover.write_bytes(b"half")
+    there = []
+    for passed_s in (0.0, LEFTOVER_S - 1, 1.0):
+        times[0] += passed_s
+        assert [info.key for info in await blobs.list("")] == ["d/a"]
+        there.append(leftover.exists())
+        later.write_bytes(b"half")
+    assert there == [True, True, access is Access.READ_ONLY]
+    assert later.exists()
     await blobs.close()
 
 
