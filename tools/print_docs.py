@@ -94,6 +94,10 @@ offsets is removed. This is checked every `groups.offsets.retention.check.interv
   In Kafka it gets no response.
 - The number of members of a group is bounded (`groups.group.max.size`, 10,000; Kafka: none), with member ids
   that were assigned but have not joined, and so is the size of their metadata (`limits.group_bytes`).
+- Kafka's error for a full group, GROUP_MAX_SIZE_REACHED, is returned for every bound: for those two, and for
+  `limits.groups`, `limits.members_bytes` and `limits.offset_bytes`, which hold for all groups together. The
+  log names the setting (`group.limit_reached`, once a minute). A state that could not be stored is
+  `group.not_stored`, with the reason.
 - An empty group that never had a generation is removed with its last pending member; Kafka keeps it until it
   checks for expired offsets. A group that only commits is removed with its last offset, and at once if its
   first commit could not be stored.

@@ -15,9 +15,10 @@ import structlog
 
 from gateway.coordination.ledger import Ledger
 from gateway.groups.describe import DEAD, EMPTY, GroupDescription, describe_simple, describe_stored
+from gateway.groups.events import log_limit
 from gateway.groups.group_runner import GroupRunner
-from gateway.groups.limits import exceeds_max_groups
-from gateway.groups.machine import Complete, GroupCoordinatorConfig, Note, Ticket
+from gateway.groups.limits import MAX_GROUPS, MEMBERS_BYTES, exceeds_max_groups
+from gateway.groups.machine import LIMIT_REACHED, Complete, GroupCoordinatorConfig, Note, Ticket
 from gateway.groups.machine_factory import restored_machine
 from gateway.groups.messages import RETRIABLE, Join, JoinResult, LeavingMember, Sync, SyncResult
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL
@@ -104,9 +105,11 @@ class GroupCoordinator:
         if self._is_out_of_memory() and (runner is None or runner.group.growth(request) > 0):
             if runner is not None:
                 runner.evict_if_idle()
+            log_limit(MEMBERS_BYTES, group_id)
             return JoinResult(await self.confirmed(ErrorName.GROUP_MAX_SIZE_REACHED, deadline), "")
         if runner is None and not request.member_id:
             if self._has_max_groups(group_id):
+                log_limit(MAX_GROUPS, group_id)
                 return JoinResult(await self.confirmed(ErrorName.GROUP_MAX_SIZE_REACHED, deadline), "")
             runner = self._open(group_id)
         if runner is None:
@@ -130,6 +133,7 @@ class GroupCoordinator:
             return SyncResult(await self.confirmed(ErrorName.UNKNOWN_MEMBER_ID, deadline))
         if not self._takes(request.assignments):
             # The client joins again; no error says that there is no memory for what it assigns.
+            log_limit(MEMBERS_BYTES, group_id)
             return SyncResult(RETRIABLE)
         ticket, future = self._new_ticket()
         runner.execute(runner.group.sync(request, ticket, _now_ms()))
@@ -411,6 +415,9 @@ def _coordinator_config(settings: Settings) -> GroupCoordinatorConfig:
 
 def log_note(group_id: str, note: Note) -> None:
     """Write a note of a group into the log."""
+    if note.event == LIMIT_REACHED:
+        log_limit(note.reason, group_id)
+        return
     # Changes of a group are logged at info; those of members, which come by the thousand, at debug.
     level = log.debug if note.event.startswith("member_") else log.info
     level(f"group.{note.event}", group=group_id, member=note.member_id, reason=note.reason)

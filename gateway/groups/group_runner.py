@@ -12,11 +12,12 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from gateway.coordination.ledger import Ledger
+from gateway.groups.events import log_not_stored
 from gateway.groups.machine import Complete, Effect, GroupMachine, Note, RebalanceReason, Store
 from gateway.groups.messages import RETRIABLE
 from ledger.errors import ErrorName, StoreUnavailable
@@ -152,9 +153,9 @@ class GroupRunner:
             self._timeout.cancel()
             self._timeout = None
         self._storing = None
-        error = _error_of(done)
-        if error is not None:
-            self._roll_back(error)
+        failure = _failure_of(done)
+        if failure is not None:
+            self._roll_back(failure)
             return
         if _now_ms() - began_ms >= STALL_MS:
             self.group.reset_session_timers(_now_ms())
@@ -164,8 +165,9 @@ class GroupRunner:
         self._arm()
         self.evict_if_idle()
 
-    def _roll_back(self, error: ErrorName) -> None:
-        log.warning("group.not_stored", group=self.group_id, error=error)
+    def _roll_back(self, failure: "_Failure") -> None:
+        error, message = failure
+        log_not_stored(self.group_id, error, message)
         self._unsent = None
         self._durable = self._decided
         self._release(self._decided, error)
@@ -211,16 +213,23 @@ class GroupRunner:
             self.execute(self.group.tick(now))
 
 
-def _error_of(done: asyncio.Future[LedgerResult]) -> ErrorName | None:
+class _Failure(NamedTuple):
+    """Why a state is not durable: what clients get, and a sentence for the operator."""
+
+    error: ErrorName
+    message: str
+
+
+def _failure_of(done: asyncio.Future[LedgerResult]) -> _Failure | None:
     if done.cancelled():
-        return RETRIABLE
+        return _Failure(RETRIABLE, "the request to the journal was cancelled")
     error = done.exception()
     if error is not None:
         if not isinstance(error, StoreUnavailable):
             log.error("group.outcome_unknown", reason=str(error))
-        return RETRIABLE
+        return _Failure(RETRIABLE, str(error))
     result = done.result()
-    return result.error if isinstance(result, Refused) else None
+    return _Failure(result.error, result.message) if isinstance(result, Refused) else None
 
 
 def _set_result(outcome: asyncio.Future[ErrorName | None], error: ErrorName | None) -> None:

@@ -7,7 +7,7 @@ effects, in order; GroupRunner stores first and completes afterwards.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from gateway.groups.describe import GroupDescription
 from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync, SyncResult
@@ -43,6 +43,10 @@ class Store:
     """Must be durable before any later `Complete` takes effect."""
 
     group: Group
+
+
+LIMIT_REACHED: Final = "limit_reached"
+"""As the event of a note: a member is refused; `reason` is the setting."""
 
 
 class RebalanceReason(StrEnum):

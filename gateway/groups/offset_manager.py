@@ -14,7 +14,8 @@ from gateway.completion import Completion
 from gateway.coordination.ledger import Ledger
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.describe import EMPTY
-from gateway.groups.limits import exceeds_max_groups
+from gateway.groups.events import log_limit
+from gateway.groups.limits import MAX_GROUPS, OFFSET_BYTES, exceeds_max_groups
 from gateway.groups.offset_commit import OUTCOME_UNKNOWN, OffsetCommit, error_name
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL
 from gateway.settings import Settings
@@ -88,6 +89,7 @@ class OffsetManager:
             confirm = partial(self._confirm_refusal, group_id, error, len(rows), deadline)
             commit.refuse(confirm, len(rows), deadline)
         elif self.has_max_groups(group_id):
+            log_limit(MAX_GROUPS, group_id)
             full = [ErrorName.GROUP_MAX_SIZE_REACHED] * len(rows)
             commit.submit_parts(
                 self._shard, group_id, rows, self._proved(commit, full, deadline), (), deadline
@@ -100,7 +102,7 @@ class OffsetManager:
         self, commit: OffsetCommit, group_id: str, rows: Sequence[OffsetRow], deadline: float
     ) -> None:
         offsets = self.of(group_id)
-        errors = [self.check_row(row, offsets) for row in rows]
+        errors = self.check_rows(group_id, rows, offsets)
         whole = CommitOffsets(group_id, rows)
         if (
             len(rows) <= MAX_OFFSETS
@@ -162,8 +164,16 @@ class OffsetManager:
             group_id, len(groups.offsets), self._max_groups
         )
 
-    def check_row(self, row: OffsetRow, offsets: Mapping[OffsetKey, CommittedOffset]) -> ErrorName:
-        """The error of one offset to commit, by its size; `offsets` of its group."""
+    def check_rows(
+        self, group_id: str, rows: Sequence[OffsetRow], offsets: Mapping[OffsetKey, CommittedOffset]
+    ) -> list[ErrorName]:
+        """The error of each offset to commit, by its size, or NONE; `offsets` of its group."""
+        errors = [self._check_row(row, offsets) for row in rows]
+        if ErrorName.GROUP_MAX_SIZE_REACHED in errors:
+            log_limit(OFFSET_BYTES, group_id)
+        return errors
+
+    def _check_row(self, row: OffsetRow, offsets: Mapping[OffsetKey, CommittedOffset]) -> ErrorName:
         if row.metadata and not self._fits(row.metadata):
             return ErrorName.OFFSET_METADATA_TOO_LARGE
         state = self._shard.state

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from gateway.coordination.ledger import Ledger
 from gateway.groups.coordinator import GroupCoordinator
+from gateway.groups.events import log_limit
+from gateway.groups.limits import MAX_GROUPS
 from gateway.groups.messages import RETRIABLE
 from gateway.groups.offset_manager import Committer, OffsetManager, parts_of
 from ledger.errors import ErrorName, StoreError
@@ -55,6 +57,7 @@ class TransactionalOffsets:
             return [ErrorName.INVALID_REQUEST] * len(rows)
         error = self._groups.check_commit(group_id, member_id, instance_id, generation, in_transaction=True)
         if error is None and self._offsets.has_max_groups(group_id):
+            log_limit(MAX_GROUPS, group_id)
             error = ErrorName.GROUP_MAX_SIZE_REACHED
         if error is not None:
             # The producer adds the group nevertheless, and its own errors come first.
@@ -62,7 +65,7 @@ class TransactionalOffsets:
             confirmed = await self._groups.confirm_refusal(group_id, error, deadline)
             return [refused.error if isinstance(refused, Refused) else confirmed] * len(rows)
         known = self._offsets.of(group_id)
-        errors = [self._offsets.check_row(row, known) for row in rows]
+        errors = self._offsets.check_rows(group_id, rows, known)
         accepted = [at for at, each in enumerate(errors) if each == _NONE]
         parts = list(parts_of(rows, accepted)) or [[]]
         submitted = [[rows[at] for at in part] for part in parts]

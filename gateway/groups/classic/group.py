@@ -23,7 +23,8 @@ from gateway.groups.classic.validation import (
     validate_sync,
 )
 from gateway.groups.describe import GroupDescription, MemberDescription
-from gateway.groups.machine import Effect, GroupCoordinatorConfig, RebalanceReason, Ticket
+from gateway.groups.limits import GROUP_BYTES, MAX_SIZE
+from gateway.groups.machine import LIMIT_REACHED, Effect, GroupCoordinatorConfig, RebalanceReason, Ticket
 from gateway.groups.messages import NO_GENERATION, Join, JoinResult, LeavingMember, Sync, SyncResult
 from gateway.groups.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
 from ledger.errors import ErrorName
@@ -250,10 +251,13 @@ class ClassicGroup:
 
     def _refuse_join(self, request: Join, error: ErrorName, ticket: Ticket, now: float) -> None:
         member = self.roster.by_id.get(request.member_id)
-        if member is not None and not accepts_joining_member(self._rebalance, self.roster, request):
+        is_accepted = accepts_joining_member(self._rebalance, self.roster, request)
+        if member is not None and not is_accepted:
             # The bound on members has become smaller than the group is.
             self._rebalance.remove(member)
             self._rebalance.maybe_complete_join(now)
+        if error == ErrorName.GROUP_MAX_SIZE_REACHED:
+            self._effects.note(LIMIT_REACHED, request.member_id, GROUP_BYTES if is_accepted else MAX_SIZE)
         returns_id = error not in (ErrorName.GROUP_MAX_SIZE_REACHED, ErrorName.UNKNOWN_SERVER_ERROR)
         self._effects.complete(ticket, JoinResult(error, request.member_id if returns_id else ""))
 
