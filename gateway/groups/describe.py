@@ -1,7 +1,7 @@
 """Descriptions of groups, as DescribeGroups and ListGroups return them."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger.groups.state import Group
 
@@ -12,8 +12,7 @@ DEAD: Final = "Dead"
 """States that the groups of each protocol have, spelled as Kafka spells them."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberDescription(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str

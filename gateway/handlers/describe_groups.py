@@ -30,8 +30,7 @@ async def handle(context: RequestContext, request: DescribeGroupsRequest) -> Des
         return DescribeGroupsResponse(groups=[_refused(context, name, error) for name in request.groups])
     size, slices, groups = context.response_size(), context.slices, list[DescribedGroup]()
     async for name in slices.paced(request.groups):
-        groups.append(_describe(context, name, operations, size))
-        slices.is_due(len(groups[-1].members))
+        groups.append(await _describe(context, name, operations, size))
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -40,12 +39,14 @@ def _refused(context: RequestContext, group_id: str, error: ErrorCode) -> Descri
     return DescribedGroup(error, group_id=group_id)
 
 
-def _describe(context: RequestContext, group_id: str, operations: int, size: ResponseSize) -> DescribedGroup:
+async def _describe(
+    context: RequestContext, group_id: str, operations: int, size: ResponseSize
+) -> DescribedGroup:
     group = context.services.groups.describe(group_id)
     if group is None:
         return _missing(context, group_id, operations)
     try:
-        members = _members(group, context.header.api_version >= FIRST_VERSION_WITH_INSTANCE_IDS, size)
+        members = await _members(context, group, size)
     except ResponseTooLarge:
         return _refused(context, group_id, ErrorCode.INVALID_REQUEST)
     return DescribedGroup(
@@ -65,18 +66,23 @@ def _missing(context: RequestContext, group_id: str, operations: int) -> Describ
     return DescribedGroup(error, f"Group {group_id} not found.", group_id, DEAD)
 
 
-def _members(group: GroupDescription, with_instances: bool, size: ResponseSize) -> list[DescribedGroupMember]:
-    for member in group.members:
+async def _members(
+    context: RequestContext, group: GroupDescription, size: ResponseSize
+) -> list[DescribedGroupMember]:
+    """As they were when the group was described, also if it changes between two slices."""
+    slices, members = context.slices, list[DescribedGroupMember]()
+    with_instances = context.header.api_version >= FIRST_VERSION_WITH_INSTANCE_IDS
+    async for member in slices.paced(group.members):
         texts = (member.member_id, member.client_id, member.metadata, member.assignment)
         size.take(1, sum(map(len, texts)))
-    return [
-        DescribedGroupMember(
-            member.member_id,
-            member.instance_id if with_instances else None,
-            member.client_id,
-            member.client_host,
-            member.metadata,
-            member.assignment,
+        members.append(
+            DescribedGroupMember(
+                member.member_id,
+                member.instance_id if with_instances else None,
+                member.client_id,
+                member.client_host,
+                member.metadata,
+                member.assignment,
+            )
         )
-        for member in group.members
-    ]
+    return slices.keep(members)

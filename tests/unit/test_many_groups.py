@@ -16,6 +16,7 @@ from gateway.groups.totals import GroupTotals
 from gateway.scheduling.slices import CHECK_EVERY, Owner, Slices, SliceScheduler
 from gateway.settings import Settings
 from gateway.wire.apis import ApiKey
+from gateway.wire.messages.generated.describe_groups import DescribedGroupMember, DescribeGroupsRequest
 from gateway.wire.messages.generated.list_groups import ListGroupsRequest
 from ledger.groups.state import CommittedOffset, Group, Groups, Member
 from ledger.requests import LedgerResult, Request
@@ -101,6 +102,25 @@ async def test_the_table_of_all_groups_is_made_in_slices_and_by_name(described: 
     table = GroupTable(shard, GroupCoordinator(shard, Settings()))
     names = [row.name for row in await table.rows(Slices(SliceScheduler(), Owner(1, "host")))]
     assert names == sorted(names) and len(names) == SOME
+    assert described.turns > 5 and described.most <= CHECK_EVERY
+
+
+async def test_the_members_of_a_large_group_are_described_in_slices(
+    described: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*fields: Any) -> DescribedGroupMember:
+        described.did()
+        return DescribedGroupMember(*fields)
+
+    monkeypatch.setattr("gateway.handlers.describe_groups.DescribedGroupMember", made)
+    members = [MEMBER._replace(member_id=f"m{number}") for number in range(SOME)]
+    async with in_memory_gateway() as gateway:
+        services = gateway.running.services
+        gateway.running.shard.state.groups.by_id["g"] = group("g", *members)
+        await services.groups.begin_epoch()
+        request = DescribeGroupsRequest(["g", "g"])
+        for one in (await gateway.ask(ApiKey.DESCRIBE_GROUPS, 5, request)).groups:
+            assert [member.member_id for member in one.members] == [one.member_id for one in members]
     assert described.turns > 5 and described.most <= CHECK_EVERY
 
 
