@@ -45,10 +45,10 @@ def store_group(state: LedgerState, overlay: Overlay, request: StoreGroup, now_m
     group = request.group
     if not _legal_id(group.group_id):
         return Decision(Refused(ErrorName.INVALID_GROUP_ID))
-    record = GroupStored(group)
+    record, encoded = GroupStored(group), request.encoded
     # Weighed first: what is small for certain is encoded once all are decided.
-    if request.weight > MAX_GROUP_BYTES // 4:
-        record, size = encoded_group(group)
+    if encoded is not None or request.weight > MAX_GROUP_BYTES // 4:
+        record, size = encoded or encoded_group(group)
         if size > MAX_GROUP_BYTES or len(GROUP_STORED.framed(record)) > MAX_RECORDS_BYTES:
             return Decision(
                 Refused(_TOO_LARGE, f"the group has {size} bytes, more than a journal entry holds")

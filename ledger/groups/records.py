@@ -6,7 +6,7 @@ image: its rows must be the same whatever zlib a gateway has.
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ MAX_GROUP_BYTES = 1 << 20
 """Of the fields of one group; Kafka's bound is the default max.message.bytes of its offsets topic."""
 MAX_METADATA_BYTES = 65_535
 MIN_DEFLATED_BYTES = 16 * 1024
+MEMBERS_AT_ONCE = 100
+"""Encoded in one step."""
 
 _DEFLATED = 1
 _SYNCED = 1
@@ -38,6 +40,13 @@ class GroupStored:
 
     group: Group
     body: bytes | None = field(default=None, compare=False, repr=False)
+
+
+class EncodedGroup(NamedTuple):
+    """The record of a group with its body, and the size of the fields of the group."""
+
+    record: GroupStored
+    size: int
 
 
 class OffsetsCommitted(NamedTuple):
@@ -64,12 +73,19 @@ class GroupRemoved:
 
 def encode_group(group: Group) -> bytes:
     """The fields of a group without `changed_ms`, never deflated."""
+    return b"".join(_fields(group))
+
+
+def _fields(group: Group) -> Iterator[bytes]:
+    """The same in pieces, of MEMBERS_AT_ONCE members each but for the first."""
     head = _GROUP.pack(_SYNCED if group.synced else 0, group.generation, len(group.members))
-    parts = [head, encode_text(group.group_id), encode_text(group.protocol_type)]
-    parts += (encode_text(group.protocol), encode_text(group.leader))
-    for member in group.members:
-        _add_member(parts, member)
-    return b"".join(parts)
+    names = encode_text(group.group_id), encode_text(group.protocol_type)
+    yield b"".join((head, *names, encode_text(group.protocol), encode_text(group.leader)))
+    for at in range(0, len(group.members), MEMBERS_AT_ONCE):
+        parts: list[bytes] = []
+        for member in group.members[at : at + MEMBERS_AT_ONCE]:
+            _add_member(parts, member)
+        yield b"".join(parts)
 
 
 def _add_member(parts: list[bytes], member: Member) -> None:
@@ -153,21 +169,38 @@ def _decode_protocols(data: bytes, at: int, count: int) -> tuple[tuple[tuple[str
     return tuple(named), at
 
 
-def encoded_group(group: Group) -> tuple[GroupStored, int]:
-    """The record with what it is encoded to, and the size of the fields of the group."""
-    fields = encode_group(group)
-    return GroupStored(group, _body(fields)), len(fields)
+def encoding_group(group: Group) -> Generator[int, None, EncodedGroup]:
+    """Encode the record of a group, in steps of MEMBERS_AT_ONCE members; yields how many each step has."""
+    deflate = zlib.compressobj(1)
+    pieces, deflated = list[bytes](), [bytes([_DEFLATED])]
+    for piece in _fields(group):
+        pieces.append(piece)
+        deflated.append(deflate.compress(piece))
+        yield MEMBERS_AT_ONCE
+    size = sum(map(len, pieces))
+    is_small = size < MIN_DEFLATED_BYTES
+    body = b"".join([b"\0", *pieces] if is_small else [*deflated, deflate.flush()])
+    return EncodedGroup(GroupStored(group, body), size)
 
 
-def _body(fields: bytes) -> bytes:
-    if len(fields) < MIN_DEFLATED_BYTES:
-        return b"\0" + fields
-    return bytes([_DEFLATED]) + zlib.compress(fields, 1)
+def encoded_group(group: Group) -> EncodedGroup:
+    """The same at once."""
+    encoding = encoding_group(group)
+    while True:
+        try:
+            next(encoding)
+        except StopIteration as end:
+            encoded: EncodedGroup = end.value
+            return encoded
 
 
 def _encode_group_stored(record: GroupStored) -> bytes:
     """`u8 flags (1 deflated) | the fields of the group`."""
-    return _body(encode_group(record.group)) if record.body is None else record.body
+    body = record.body
+    if body is None:
+        body = encoded_group(record.group).record.body
+    assert body is not None
+    return body
 
 
 def _decode_group_stored(body: memoryview) -> GroupStored:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
-from ledger.groups.records import OFFSET, OFFSET_KEY
+from ledger.groups.records import OFFSET, OFFSET_KEY, EncodedGroup
 from ledger.groups.state import Group, Member, OffsetKey, OffsetRow
 from ledger.records import FRAME
 from ledger.requests import SMALL, UTF8, Refused
@@ -19,18 +19,23 @@ _DEFLATE_GROWTH = 1024
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
     """Make a group durable as it is now, without its offsets; `changed_ms` is not looked at. Refused with
-    UNKNOWN_SERVER_ERROR if it is too large. Result: Done(1)."""
+    UNKNOWN_SERVER_ERROR if it is too large. Result: Done(1).
+
+    `encoded`: where that was done before, as it takes long for a large group (`encoding_group`)."""
 
     group: Group
+    encoded: EncodedGroup | None = field(default=None, compare=False, repr=False)
     weight: int = field(init=False, compare=False)
     work: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         # Once: it is looked at when the entry is filled, by then perhaps several times.
-        object.__setattr__(self, "weight", _group_weight(self.group))
+        object.__setattr__(self, "weight", _group_weight(self.group, self.encoded))
 
 
-def _group_weight(group: Group) -> int:
+def _group_weight(group: Group, encoded: EncodedGroup | None) -> int:
+    if encoded is not None and encoded.record.body is not None:
+        return FRAME.size + len(encoded.record.body)
     names = len(group.group_id) + len(group.protocol_type)
     names += len(group.protocol or "") + len(group.leader or "")
     fields = SMALL + UTF8 * names + sum(map(_member_weight, group.members))

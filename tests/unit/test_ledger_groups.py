@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.errors import ErrorName, StoreDamaged
-from ledger.groups import decide as deciding
-from ledger.groups import records as formats
+from ledger.fields import encode_text
 from ledger.groups.records import (
     MAX_GROUP_BYTES,
     MIN_DEFLATED_BYTES,
@@ -349,26 +348,18 @@ def large_group() -> Group:
     return Group("g", "consumer", 1, "range", "m0", tuple(members), synced=True)
 
 
-def test_a_large_group_is_encoded_and_deflated_once(
-    ledger: JournalledLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_group_is_encoded_once(ledger: JournalledLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     """For its size, which is checked, and for the entry: each takes as long as many small requests."""
-    done, deflate, encode = list[str](), zlib.compress, formats.encode_group
+    texts = list[str | None]()
 
-    def deflated(data: bytes, level: int) -> bytes:
-        done.append("deflated")
-        return deflate(data, level)
+    def encoded(value: str | None) -> bytes:
+        texts.append(value)
+        return encode_text(value)
 
-    def encoded(group: Group) -> bytes:
-        done.append("encoded")
-        return encode(group)
-
-    monkeypatch.setattr(zlib, "compress", deflated)
-    monkeypatch.setattr(formats, "encode_group", encoded)
-    monkeypatch.setattr(deciding, "encode_group", encoded, raising=False)
+    monkeypatch.setattr("ledger.groups.records.encode_text", encoded)
     group = large_group()
     assert ledger.submit(StoreGroup(group)) == [Done(1)]
-    assert sorted(done) == ["deflated", "encoded"]
+    assert texts == ["g", "consumer", "range", "m0", *[member.instance_id for member in group.members]]
     assert ledger.state.groups.by_id["g"].members == group.members
 
 

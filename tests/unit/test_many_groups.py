@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,10 @@ from gateway.console.tables import GroupTable
 from gateway.coordination.shard import Shard
 from gateway.groups.coordinator import GroupCoordinator
 from gateway.groups.describe import GroupDescription, describe_simple
+from gateway.groups.group_runner import GroupRunner
+from gateway.groups.machine import Complete, GroupCoordinatorConfig, Store
+from gateway.groups.machine_factory import restored_machine
+from gateway.groups.messages import SyncResult
 from gateway.groups.offset_expiry import ASKED_AT_ONCE, SLICE_OFFSETS, UNITS_A_GROUP, OffsetExpiry
 from gateway.groups.totals import GroupTotals
 from gateway.scheduling.slices import CHECK_EVERY, Owner, Slices, SliceScheduler
@@ -18,6 +23,9 @@ from gateway.settings import Settings
 from gateway.wire.apis import ApiKey
 from gateway.wire.messages.generated.describe_groups import DescribedGroupMember, DescribeGroupsRequest
 from gateway.wire.messages.generated.list_groups import ListGroupsRequest
+from ledger.errors import ErrorName
+from ledger.fields import encode_text
+from ledger.groups.records import MEMBERS_AT_ONCE
 from ledger.groups.state import CommittedOffset, Group, Groups, Member
 from ledger.requests import LedgerResult, Request
 from ledger.types import TopicId
@@ -122,6 +130,37 @@ async def test_the_members_of_a_large_group_are_described_in_slices(
         for one in (await gateway.ask(ApiKey.DESCRIBE_GROUPS, 5, request)).groups:
             assert [member.member_id for member in one.members] == [one.member_id for one in members]
     assert described.turns > 5 and described.most <= CHECK_EVERY
+
+
+async def test_a_large_group_is_encoded_in_steps_and_the_newest_state_prevails(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, completed = Steps(), list[int]()
+
+    def encoded(value: str | None) -> bytes:
+        steps.did()
+        return encode_text(value)
+
+    def complete(effect: Complete, error: str | None) -> None:
+        assert error is None
+        completed.append(effect.ticket)
+
+    monkeypatch.setattr("ledger.groups.records.encode_text", encoded)
+    members = [MEMBER._replace(member_id=f"m{number}") for number in range(SOME)]
+    machine = partial(restored_machine, "g", GroupCoordinatorConfig())
+    ignored: Any = lambda *_: None  # noqa: E731
+    runner = GroupRunner("g", shard, machine, complete, ignored, ignored, ignored, WAIT_S)
+    for ticket, count in enumerate([SOME, SOME - 1, SOME - 2]):
+        runner.execute([Store(group("g", *members[:count])), Complete(ticket, SyncResult(ErrorName.NONE))])
+    waiting = asyncio.ensure_future(runner.wait_until_durable())
+    while not waiting.done():
+        steps.turn()
+        await asyncio.sleep(0)
+    assert shard.state.groups.by_id["g"].members == tuple(members[: SOME - 2])
+    assert completed == [0, 1, 2]
+    # With the names of the group; only the first state and the last were stored.
+    assert steps.most <= MEMBERS_AT_ONCE + 4 and steps.turns >= 2 * SOME // MEMBERS_AT_ONCE
+    runner.stop()
 
 
 def test_groups_may_come_and_go_while_all_of_them_are_gone_through() -> None:
