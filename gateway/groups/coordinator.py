@@ -389,7 +389,7 @@ class GroupCoordinator:
             self._waiting.pop(ticket, None)
         # Other members may have taken longer than the journal is given: its time begins with the result.
         deadline = max(deadline, asyncio.get_running_loop().time() + self._timeout_s)
-        return replace(result, error=await self.confirmed(result.error, deadline))
+        return result._replace(error=await self.confirmed(result.error, deadline))
 
     def _complete(self, completed: Complete, error: ErrorName | None) -> None:
         future = self._waiting.get(completed.ticket)

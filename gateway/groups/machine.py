@@ -7,7 +7,7 @@ effects, in order; GroupRunner stores first and completes afterwards.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.groups.describe import GroupDescription
 from gateway.groups.messages import Join, JoinResult, LeavingMember, Sync, SyncResult
@@ -30,8 +30,7 @@ class GroupCoordinatorConfig:
     """Of all members, their protocols included and their assignments not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(NamedTuple):
     """A waiting request gets its result, once everything stored before is durable."""
 
     ticket: Ticket

@@ -1,7 +1,7 @@
 """Requests of group members and their results: values without behaviour. Errors are Kafka's names."""
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ledger.errors import ErrorName
 
@@ -33,8 +33,7 @@ class Join:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinedMember(NamedTuple):
     """What the leader receives about a member."""
 
     member_id: str
@@ -42,8 +41,7 @@ class JoinedMember:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(NamedTuple):
     error: ErrorName
     member_id: str
     generation: int = NO_GENERATION
@@ -68,8 +66,7 @@ class Sync:
     """By member id; empty for all but the leader."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(NamedTuple):
     error: ErrorName
     protocol_type: str | None = None
     protocol: str | None = None
