@@ -6,7 +6,7 @@ By the nonce an owner knows an entry as its own that it finds after an unknown o
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import crc32c
 import msgspec
@@ -61,6 +61,19 @@ def nonce_of(data: Buffer) -> bytes:
 
 def decode_entry(data: Buffer, where: str, registry: Registry = REGISTRY) -> Entry:
     """Parse and check an entry. `where` it is, is named in errors."""
+    count, epoch, time_ms, nonce = _checked_head(data, where)
+    return Entry(epoch, time_ms, nonce, list(registry.decode_records(memoryview(data)[HEAD_BYTES:], count)))
+
+
+def decoding_entry(data: Buffer, where: str, registry: Registry = REGISTRY) -> Generator[int, None, Entry]:
+    """The same in steps; yields the weight of each step of a record that may take long."""
+    count, epoch, time_ms, nonce = _checked_head(data, where)
+    records = yield from registry.decoding_records(memoryview(data)[HEAD_BYTES:], count)
+    return Entry(epoch, time_ms, nonce, records)
+
+
+def _checked_head(data: Buffer, where: str) -> tuple[int, int, int, bytes]:
+    """Number of records, epoch, time and nonce."""
     if len(data) < HEAD_BYTES:
         raise StoreDamaged(f"journal entry {where} is cut short at {len(data)} bytes: {REMEDY}")
     magic, version, count, epoch, time_ms, nonce = _HEAD.unpack_from(data)
@@ -72,7 +85,7 @@ def decode_entry(data: Buffer, where: str, registry: Registry = REGISTRY) -> Ent
     (crc,) = _CRC.unpack_from(data, _HEAD.size)
     if crc != crc32c.crc32c(view[HEAD_BYTES:], crc32c.crc32c(view[: _HEAD.size])):
         raise StoreDamaged(f"journal entry {where} is damaged (its CRC-32C does not match): {REMEDY}")
-    return Entry(epoch, time_ms, nonce, list(registry.decode_records(view[HEAD_BYTES:], count)))
+    return count, epoch, time_ms, nonce
 
 
 def apply_entry(state: LedgerState, entry: Entry, registry: Registry = REGISTRY) -> list[PartitionLog]:

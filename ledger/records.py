@@ -10,8 +10,8 @@ and level 6 transactions.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from ledger.errors import StoreDamaged, StoreTooNew
 from ledger.types import Buffer
@@ -53,6 +53,8 @@ RESERVED: Final[Mapping[range, str]] = {
 MetadataRecord: TypeAlias = object
 """A record of one of the features."""
 
+Made = TypeVar("Made")
+
 
 class RecordFormat(NamedTuple):
     """The bytes of one kind of record. A type number is never given twice, also not by later versions."""
@@ -67,6 +69,8 @@ class RecordFormat(NamedTuple):
     """The feature level from which on this version is written."""
     older: "RecordFormat | None" = None
     """The version before, which is written at lower levels and read at all of them."""
+    decoding: Callable[[memoryview], Generator[int, None, MetadataRecord]] | None = None
+    """As `decode`, in steps, where one record may take long; yields the weight of each step."""
 
     def framed(self, record: MetadataRecord, level: int = FIRST_LEVEL) -> bytes:
         """The record in the newest version that this feature level allows. ValueError if there is none."""
@@ -84,28 +88,59 @@ class RecordFormat(NamedTuple):
         return None if self.older is None else self.older.of_version(version)
 
 
+def at_once(steps: Generator[int, None, Made]) -> Made:
+    """What a generator of steps returns in the end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: Made = end.value
+            return made
+
+
 def decode_records(data: Buffer, count: int, formats: Mapping[int, RecordFormat]) -> Iterator[MetadataRecord]:
     """The `count` records that fill `data`. StoreTooNew for an unknown type or version, StoreDamaged for
     lengths that do not add up. `formats`: by type number."""
-    view = memoryview(data)
-    pos, end = 0, len(view)
     try:
-        for _ in range(count):
-            number, version, size = FRAME.unpack_from(view, pos)
-            pos += FRAME.size
-            begin, pos = pos, pos + size
-            if pos > end:
-                raise StoreDamaged("a metadata record runs past the end of its journal entry")
-            yield _decode_one(number, version, view[begin:pos], formats)
+        for known, body in _framed(data, count, formats):
+            yield known.decode(body)
     except (struct.error, UnicodeDecodeError) as error:
         raise StoreDamaged(f"a metadata record cannot be read: {error}") from error
+
+
+def decoding_records(
+    data: Buffer, count: int, formats: Mapping[int, RecordFormat]
+) -> Generator[int, None, list[MetadataRecord]]:
+    """The same in steps; yields the weight of each step of a record that may take long."""
+    records = list[MetadataRecord]()
+    try:
+        for known, body in _framed(data, count, formats):
+            records.append(
+                known.decode(body) if known.decoding is None else (yield from known.decoding(body))
+            )
+    except (struct.error, UnicodeDecodeError) as error:
+        raise StoreDamaged(f"a metadata record cannot be read: {error}") from error
+    return records
+
+
+def _framed(
+    data: Buffer, count: int, formats: Mapping[int, RecordFormat]
+) -> Iterator[tuple[RecordFormat, memoryview]]:
+    """The format and the body of each record."""
+    view = memoryview(data)
+    pos, end = 0, len(view)
+    for _ in range(count):
+        number, version, size = FRAME.unpack_from(view, pos)
+        pos += FRAME.size
+        begin, pos = pos, pos + size
+        if pos > end:
+            raise StoreDamaged("a metadata record runs past the end of its journal entry")
+        yield _format_of(number, version, formats), view[begin:pos]
     if pos != end:
         raise StoreDamaged("a journal entry has bytes after its last metadata record")
 
 
-def _decode_one(
-    number: int, version: int, body: memoryview, formats: Mapping[int, RecordFormat]
-) -> MetadataRecord:
+def _format_of(number: int, version: int, formats: Mapping[int, RecordFormat]) -> RecordFormat:
     known = formats.get(number)
     found = None if known is None else known.of_version(version)
     if found is None:
@@ -114,4 +149,4 @@ def _decode_one(
             f"the journal holds metadata record type {number}{purpose} version {version}, which this build "
             "does not know: run the version of Dragoman that wrote it, or a newer one"
         )
-    return found.decode(body)
+    return found

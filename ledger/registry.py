@@ -1,6 +1,6 @@
 """All features of the ledger, and what is looked up among them: this list is the only one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ledger.adoption.machine import ADOPTION
@@ -14,6 +14,7 @@ from ledger.overlay import Overlay
 from ledger.partitions.machine import PARTITIONS
 from ledger.records import FIRST_LEVEL, RESERVED, MetadataRecord
 from ledger.records import decode_records as decode_by_formats
+from ledger.records import decoding_records as decoding_by_formats
 from ledger.requests import Request
 from ledger.rows import META
 from ledger.settings.machine import SETTINGS
@@ -76,6 +77,10 @@ class Registry:
         """The `count` records that fill `data`. StoreTooNew for an unknown type or version, StoreDamaged for
         lengths that do not add up."""
         return decode_by_formats(data, count, self._formats)
+
+    def decoding_records(self, data: Buffer, count: int) -> Generator[int, None, list[MetadataRecord]]:
+        """The same in steps; yields the weight of each step of a record that may take long."""
+        return decoding_by_formats(data, count, self._formats)
 
 
 def _unique(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:

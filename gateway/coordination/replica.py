@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.coordination.journal import consecutive_entries
 from gateway.coordination.ledger import Subscriber
-from ledger.journal import begin_entry, decode_entry, go_on
+from ledger.journal import Entry, begin_entry, decode_entry, decoding_entry, go_on
 from ledger.partitions.logs import PartitionLogs
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Journal
@@ -17,6 +17,10 @@ from ledger.state import LedgerState
 
 NOTIFIED_AT_ONCE: Final = 1_000
 """Partitions of a state that is replaced: other tasks run in between."""
+
+LARGE_ENTRY_BYTES: Final = 4 * 1024
+"""From this size on an entry may have a record that takes long to decode: a group of many members, each of
+which takes some bytes for its random id alone, however well the rest is deflated."""
 
 
 class Replica:
@@ -47,7 +51,9 @@ class Replica:
     async def apply(self, data: bytes, inline_bytes: int = 0) -> None:
         """Apply the next entry, from its bytes: as the owner, every follower and every restart does.
         `inline_bytes`: of batches that are inside of it, which the journal has to keep too."""
-        entry = decode_entry(data, f"{self.state.applied} of shard {self.shard}")
+        where = f"{self.state.applied} of shard {self.shard}"
+        large = len(data) >= LARGE_ENTRY_BYTES
+        entry = await _decoded_in_steps(data, where) if large else decode_entry(data, where)
         async with self.applying:
             touched = begin_entry(self.state, entry)
             self.journal_bytes += len(data) + inline_bytes
@@ -150,3 +156,15 @@ class Replica:
                 applied.set_result(None)
             else:
                 self._barriers.append((entries, applied))
+
+
+async def _decoded_in_steps(data: bytes, where: str) -> Entry:
+    """Other tasks run in between. Nothing is applied before all of it is decoded."""
+    decoding = decoding_entry(data, where)
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as end:
+            entry: Entry = end.value
+            return entry
+        await asyncio.sleep(0)

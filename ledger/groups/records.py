@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ledger.errors import StoreDamaged
 from ledger.fields import ABSENT, U32, FieldReader, encode_text
 from ledger.groups.state import Group, Member, OffsetKey, OffsetRow
-from ledger.records import RecordFormat
+from ledger.records import RecordFormat, at_once
 from ledger.types import TopicId
 
 MAX_GROUP_BYTES = 1 << 20
@@ -21,7 +21,7 @@ MAX_GROUP_BYTES = 1 << 20
 MAX_METADATA_BYTES = 65_535
 MIN_DEFLATED_BYTES = 16 * 1024
 MEMBERS_AT_ONCE = 100
-"""Encoded in one step."""
+"""Encoded or decoded in one step."""
 
 _DEFLATED = 1
 _SYNCED = 1
@@ -115,40 +115,51 @@ def _add_member(parts: list[bytes], member: Member) -> None:
 
 def decode_group(data: memoryview, changed_ms: int = 0) -> Group:
     """The reverse of `encode_group`."""
+    return at_once(_decoding_group(data, changed_ms))
+
+
+def _decoding_group(data: memoryview, changed_ms: int = 0) -> Generator[int, None, Group]:
     reader = FieldReader(data)
     flags, generation, members = _GROUP.unpack(reader.take(_GROUP.size))
     group_id, protocol_type = reader.text(), reader.text()
     protocol, leader = reader.optional_text(), reader.optional_text()
-    held = _decode_members(bytes(reader.rest()), members)
+    held = yield from _decoding_members(bytes(reader.rest()), members)
     synced = bool(flags & _SYNCED)
     return Group(group_id, protocol_type, generation, protocol, leader, held, synced, changed_ms)
 
 
-def _decode_members(data: bytes, count: int) -> tuple[Member, ...]:
+def _decoding_members(data: bytes, count: int) -> Generator[int, None, tuple[Member, ...]]:
     """Those that fill `data`. Past its end slices are cut short, which the next length, or the end, shows."""
-    members, at, size_at = list[Member](), 0, U32.unpack_from
-    for _ in range(count):
-        session_ms, rebalance_ms, protocols, size = _MEMBER.unpack_from(data, at)
-        at += _MEMBER.size
-        member_id = data[at : at + size].decode()
-        at += size
-        instance_id, at = _optional_text(data, at)
-        (size,) = size_at(data, at)
-        client_id = data[at + 4 : at + 4 + size].decode()
-        at += 4 + size
-        (size,) = size_at(data, at)
-        host = data[at + 4 : at + 4 + size].decode()
-        at += 4 + size
-        (size,) = size_at(data, at)
-        assignment = data[at + 4 : at + 4 + size]
-        at += 4 + size
-        named, at = _decode_protocols(data, at, protocols)
-        members.append(
-            Member(member_id, instance_id, client_id, host, session_ms, rebalance_ms, named, assignment)
-        )
+    members, at = list[Member](), 0
+    for done in range(1, count + 1):
+        member, at = _decode_member(data, at)
+        members.append(member)
+        if done % MEMBERS_AT_ONCE == 0:
+            yield MEMBERS_AT_ONCE
     if at != len(data):
         raise StoreDamaged("the members of a group do not have the length that they claim")
     return tuple(members)
+
+
+def _decode_member(data: bytes, at: int) -> tuple[Member, int]:
+    """The member that begins there, and where it ends."""
+    size_at = U32.unpack_from
+    session_ms, rebalance_ms, protocols, size = _MEMBER.unpack_from(data, at)
+    at += _MEMBER.size
+    member_id = data[at : at + size].decode()
+    at += size
+    instance_id, at = _optional_text(data, at)
+    (size,) = size_at(data, at)
+    client_id = data[at + 4 : at + 4 + size].decode()
+    at += 4 + size
+    (size,) = size_at(data, at)
+    host = data[at + 4 : at + 4 + size].decode()
+    at += 4 + size
+    (size,) = size_at(data, at)
+    assignment = data[at + 4 : at + 4 + size]
+    named, at = _decode_protocols(data, at + 4 + size, protocols)
+    numbers = session_ms, rebalance_ms
+    return Member(member_id, instance_id, client_id, host, *numbers, named, assignment), at
 
 
 def _optional_text(data: bytes, at: int) -> tuple[str | None, int]:
@@ -185,13 +196,7 @@ def encoding_group(group: Group) -> Generator[int, None, EncodedGroup]:
 
 def encoded_group(group: Group) -> EncodedGroup:
     """The same at once."""
-    encoding = encoding_group(group)
-    while True:
-        try:
-            next(encoding)
-        except StopIteration as end:
-            encoded: EncodedGroup = end.value
-            return encoded
+    return at_once(encoding_group(group))
 
 
 def _encode_group_stored(record: GroupStored) -> bytes:
@@ -204,11 +209,14 @@ def _encode_group_stored(record: GroupStored) -> bytes:
 
 
 def _decode_group_stored(body: memoryview) -> GroupStored:
+    return at_once(_decoding_group_stored(body))
+
+
+def _decoding_group_stored(body: memoryview) -> Generator[int, None, GroupStored]:
     if not len(body):
         raise StoreDamaged("the record of a group is empty")
-    if body[0] & _DEFLATED:
-        return GroupStored(decode_group(memoryview(_inflated(body[1:]))))
-    return GroupStored(decode_group(body[1:]))
+    fields = memoryview(_inflated(body[1:])) if body[0] & _DEFLATED else body[1:]
+    return GroupStored((yield from _decoding_group(fields)))
 
 
 def _inflated(data: memoryview) -> bytes:
@@ -286,7 +294,9 @@ def _decode_group_removed(body: memoryview) -> GroupRemoved:
     return GroupRemoved(str(body, "utf-8"))
 
 
-GROUP_STORED = RecordFormat(15, GroupStored, _encode_group_stored, _decode_group_stored)
+GROUP_STORED = RecordFormat(
+    15, GroupStored, _encode_group_stored, _decode_group_stored, decoding=_decoding_group_stored
+)
 OFFSETS_COMMITTED = RecordFormat(16, OffsetsCommitted, _encode_offsets_committed, _decode_offsets_committed)
 OFFSETS_REMOVED = RecordFormat(17, OffsetsRemoved, _encode_offsets_removed, _decode_offsets_removed)
 GROUP_REMOVED = RecordFormat(18, GroupRemoved, _encode_group_removed, _decode_group_removed)
