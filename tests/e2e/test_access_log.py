@@ -15,7 +15,10 @@ LINES_AT_ONCE = 100_000
 SEED = 20250301
 
 
-@pytest.mark.parametrize(("writer", "reader"), [("confluent", "java"), ("java", "confluent")])
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [("confluent", "java"), pytest.param("java", "confluent", marks=pytest.mark.full)],
+)
 def test_a_million_log_lines_come_out_in_order(
     client_named: ClientsByName, topic: str, writer: str, reader: str
 ) -> None:

@@ -88,6 +88,7 @@ def worker_at(endpoint: Endpoint, directory: Path) -> Connect:
             "127.0.0.1:8083": f"127.0.0.1:{rest_port}",
             f"libs/connect-file-{KAFKA_VERSION}.jar": str(jars / f"connect-file-{KAFKA_VERSION}.jar"),
             "/tmp/connect-example": str(directory),
+            "offset.flush.interval.ms=5000": "offset.flush.interval.ms=1000",
         },
     )
     # What bin/connect-distributed.sh runs.

@@ -3,12 +3,13 @@ is worked on once."""
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import cast
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from confluent_kafka import Producer
 
 from gateway.addresses import Address
@@ -39,6 +40,9 @@ ROUND = 400
 TOPIC, GROUP = "work", "workers"
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.min.session.timeout.ms": "1000"}
 COOPERATIVE = ("confluent", "java", "franz-go")
+COOPERATIVE_IN_EVERY_RUN = ("confluent",)
+REMOVED_IN_EVERY_RUN = ("confluent", "java", "sarama")
+"""Members of every library come and go, over restarts and a kill, in every run."""
 # They join again when a connection is refused even once, at Kafka too; kafkajs does so now and then.
 # Sarama does so at Kafka alone, whose coordinator refuses heartbeats while it loads.
 ONLY_AT_KAFKA = ("sarama",) if AT_KAFKA else ()
@@ -143,8 +147,20 @@ def refused(server: Endpoint, group: Crowd, names: list[str]) -> int:
     pytest.fail(f"no commit was refused in {ATTEMPTS} attempts")
 
 
-def cases() -> list[tuple[str, str]]:
-    return [(library, "eager") for library in LIBRARIES] + [(name, "cooperative") for name in COOPERATIVE]
+def marked(library: str, in_every_run: Collection[str]) -> list[pytest.MarkDecorator]:
+    return [] if library in in_every_run else [pytest.mark.full]
+
+
+def cases() -> list[ParameterSet]:
+    eager = [pytest.param(library, "eager", id=f"{library}-eager") for library in LIBRARIES]
+    return eager + [
+        pytest.param(
+            *(library, "cooperative"),
+            id=f"{library}-cooperative",
+            marks=marked(library, COOPERATIVE_IN_EVERY_RUN),
+        )
+        for library in COOPERATIVE
+    ]
 
 
 def all_committed(server: Endpoint) -> None:
@@ -154,7 +170,7 @@ def all_committed(server: Endpoint) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("library", "strategy"), cases(), ids=["-".join(case) for case in cases()])
+@pytest.mark.parametrize(("library", "strategy"), cases())
 def test_members_come_and_go_and_so_does_the_gateway(
     library: str, strategy: str, server: Endpoint, group: Crowd
 ) -> None:
@@ -200,7 +216,10 @@ def test_members_come_and_go_and_so_does_the_gateway(
     assert state_of(server) == "Empty"
 
 
-@pytest.mark.parametrize("library", ["confluent", "java", "sarama", "franz-go"])
+@pytest.mark.parametrize(
+    "library",
+    ["confluent", "java", *(pytest.param(name, marks=pytest.mark.full) for name in ("sarama", "franz-go"))],
+)
 def test_static_members_are_restarted_and_no_other_member_is_affected(
     library: str, server: Endpoint, group: Crowd
 ) -> None:
@@ -228,7 +247,9 @@ def test_static_members_are_restarted_and_no_other_member_is_affected(
     assert set(group.read().values()) == {1}
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "library", [pytest.param(name, marks=marked(name, REMOVED_IN_EVERY_RUN)) for name in LIBRARIES]
+)
 def test_a_removed_member_commits_nothing_and_joins_again(
     library: str, server: Endpoint, group: Crowd
 ) -> None:

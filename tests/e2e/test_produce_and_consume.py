@@ -9,6 +9,24 @@ from tests.e2e.writing import as_delivered, write
 from tests.support.client import Ability, ClientUnderTest, Codec, Earliest, TopicExists
 
 PARTITIONS = 32
+IDEMPOTENT_IN_EVERY_RUN = (Codec.NONE, Codec.ZSTD)
+CODECS = pytest.mark.parametrize(
+    ("codec", "idempotent"),
+    [
+        *(pytest.param(codec, False, id=f"{codec}-plain") for codec in Codec),
+        *(
+            pytest.param(
+                codec,
+                True,
+                id=f"{codec}-idempotent",
+                marks=[] if codec in IDEMPOTENT_IN_EVERY_RUN else [pytest.mark.full],
+            )
+            for codec in Codec
+        ),
+    ],
+    indirect=True,
+)
+"""Producer id and sequence are in the header, which no codec touches."""
 
 
 def test_a_topic_is_created_once(client: ClientUnderTest, topic: str) -> None:
@@ -20,6 +38,7 @@ def test_a_topic_is_created_once(client: ClientUnderTest, topic: str) -> None:
         client.create_topic(topic, 5)
 
 
+@CODECS
 def test_odd_records_reach_every_client_byte_for_byte(
     client: ClientUnderTest,
     creator: ClientUnderTest,
@@ -38,6 +57,7 @@ def test_odd_records_reach_every_client_byte_for_byte(
         assert reader.end_offset(topic, 0) == len(records)
 
 
+@CODECS
 def test_batches_are_kept_as_they_were_compressed_and_numbered(
     client: ClientUnderTest,
     creator: ClientUnderTest,

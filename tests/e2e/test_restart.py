@@ -8,8 +8,11 @@ from tests.e2e.conftest import Endpoint
 from tests.e2e.sample_records import small_records
 from tests.e2e.writing import write
 from tests.support.client import Ability, ClientUnderTest, Codec, Earliest, FromOffset
+from tests.support.workers import CLIENT_NAMES
 
 PARTITIONS = 2
+CLEANLY_IN_EVERY_RUN = ("confluent", "java")
+"""What every client goes through in every run is the restart after a kill, which asks more of it."""
 
 
 def cleanly(endpoint: Endpoint) -> None:
@@ -21,7 +24,22 @@ def by_kill_9(endpoint: Endpoint) -> None:
     endpoint.restart()
 
 
-@pytest.mark.parametrize("restart", [cleanly, by_kill_9])
+@pytest.mark.parametrize(
+    ("client", "restart"),
+    [
+        *(pytest.param(name, by_kill_9, id=f"{name}-by_kill_9") for name in CLIENT_NAMES),
+        *(
+            pytest.param(
+                name,
+                cleanly,
+                id=f"{name}-cleanly",
+                marks=[] if name in CLEANLY_IN_EVERY_RUN else [pytest.mark.full],
+            )
+            for name in CLIENT_NAMES
+        ),
+    ],
+    indirect=["client"],
+)
 def test_records_and_offsets_continue_over_a_restart(
     client: ClientUnderTest,
     creator: ClientUnderTest,

@@ -326,7 +326,10 @@ def lost_but_for(gateway: Gateway, copy: Path) -> Gateway:
     return Gateway(copy)
 
 
-@pytest.mark.parametrize(("way", "kind"), [("snapshot", "log"), ("backup", "log"), ("snapshot", "sqlite")])
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [("snapshot", "log"), ("backup", "log"), pytest.param("snapshot", "sqlite", marks=pytest.mark.full)],
+)
 def test_a_copy_taken_while_producers_run_is_restored_up_to_the_snapshot(
     tmp_path: Path, way: str, kind: str
 ) -> None:

@@ -65,7 +65,7 @@ def options(shared: Path) -> Sequence[str]:
     return ["--data", f"file:{shared}", "--set", "ledger.orphan_grace_ms=60000"]
 
 
-@pytest.fixture(params=["log", "sqlite"])
+@pytest.fixture(params=["log", pytest.param("sqlite", marks=pytest.mark.full)])
 def original(
     request: pytest.FixtureRequest,
     gateway_factory: GatewayFactory,

@@ -344,7 +344,10 @@ class DamagedBatch:
         return {ack.offset: ack.value for ack in self.acks if ack.place == self.place}
 
 
-PARTS = ["record", "magic", "last offset delta", "length"]
+PARTS = [
+    *("record", "length"),
+    *(pytest.param(part, marks=pytest.mark.full) for part in ("magic", "last offset delta")),
+]
 
 
 def damaged(gateway: Gateway, part: str) -> DamagedBatch:

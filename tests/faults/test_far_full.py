@@ -99,7 +99,7 @@ def test_an_etcd_that_another_program_has_filled(weed: Weed, weed_s3: S3Server, 
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("row", [ETCD_S3, BUCKET_ALONE])
+@pytest.mark.parametrize("row", [pytest.param(ETCD_S3, marks=pytest.mark.full), BUCKET_ALONE])
 def test_a_bucket_without_space(
     row: str, weed: Weed, weed_s3: S3Server, etcd: EtcdServer, tmp_path: Path
 ) -> None:

@@ -30,12 +30,14 @@ LOADS = ("one", "many", "many")
 RECORDS = 700
 BRIEF_TOPICS = 4
 SYNC_DELAY_MS = 6
-CUTS = 60
+FULL = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
+CUTS = 20
+"""Of each survival, in a run that is not full."""
 LOG_RECORDS = 200
 LOG_CUTS = 15
 """The log itself is cut at more (`test_local_log_power_cut.py`)."""
-WHOLE_PROCESS_CUTS = 3
-FULL = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
+WHOLE_PROCESS_THIRDS = (1, 2, 3) if FULL else (2,)
+"""At the end of which a gateway is started on what is left."""
 
 
 @dataclass(slots=True)
@@ -180,7 +182,7 @@ def test_a_power_cut_at_any_sync_point_of_journal_and_wal_loses_no_acked_record(
 def check_whole_processes(run: Run, factory: GatewayFactory, directory: Path) -> None:
     """At a few cuts a gateway is started on what is left: clients read it all, and produce more."""
     points = sync_points(run.events)
-    cuts = [points[len(points) * part // WHOLE_PROCESS_CUTS - 1] for part in range(1, WHOLE_PROCESS_CUTS + 1)]
+    cuts = [points[len(points) * third // 3 - 1] for third in WHOLE_PROCESS_THIRDS]
     for cut, tree in trees_at(run.events, cuts, Survival.NOTHING):
         root = directory / f"process-{cut}"
         write_tree(tree, root)
@@ -223,7 +225,13 @@ def test_without_the_syncs_of_the_local_log_acked_records_would_be_lost(
     assert found
 
 
-@pytest.mark.parametrize("ignore_sync", ["1", "files", "directories", ".wal", "metadata.db-wal"])
+@pytest.mark.parametrize(
+    "ignore_sync",
+    [
+        *(pytest.param(most, marks=pytest.mark.full) for most in ("1", "files")),
+        *("directories", ".wal", "metadata.db-wal"),
+    ],
+)
 def test_without_its_syncs_the_gateway_would_lose_acked_records(
     ignore_sync: str, recording: Recording, gateway_factory: GatewayFactory, scratch: Path
 ) -> None:

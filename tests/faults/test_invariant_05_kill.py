@@ -74,8 +74,8 @@ def kill_at_each_step(gateway: Gateway, *, commit: bool) -> None:
 @pytest.mark.parametrize(
     ("store", "commit"),
     [
-        *((store, True) for store in (LOG, SQLITE, ETCD_S3)),
-        *(pytest.param(store, True, marks=FULL) for store in FAR_ROWS if store != ETCD_S3),
+        *((store, True) for store in (LOG, ETCD_S3)),
+        *(pytest.param(store, True, marks=FULL) for store in (SQLITE, *FAR_ROWS) if store != ETCD_S3),
         *(pytest.param(store, False, marks=FULL) for store in (LOG, SQLITE, *FAR_ROWS)),
     ],
 )

@@ -19,7 +19,7 @@ from tests.support.journalled import topic_id
 from tests.support.script import Script, broken_promises
 
 FULL = bool(os.environ.get("DRAGOMAN_TEST_FULL"))
-MAX_CASES_A_KIND = 10_000 if FULL else 4
+MAX_CASES_A_KIND = 10_000 if FULL else 2
 METHODS = {
     "metadata": {"get", "scan", "put", "delete"},
     "segments": {"write", "read", "abandon", "delete", "objects"},
@@ -34,7 +34,7 @@ class Case:
     fault: Fault
 
 
-def cases_of(calls: Faults) -> list[Case]:
+def cases_of(calls: Faults, most: int = MAX_CASES_A_KIND) -> list[Case]:
     """Every call with every fault, or some of each kind that lie evenly in the script."""
     kinds: dict[tuple[str, Fault], list[Case]] = {}
     for call in calls.calls:
@@ -43,7 +43,7 @@ def cases_of(calls: Faults) -> list[Case]:
             kinds.setdefault((method, fault), []).append(Case(call.number, method, fault))
     chosen: list[Case] = []
     for at, cases in enumerate(kinds.values()):
-        count = min(len(cases), MAX_CASES_A_KIND)
+        count = min(len(cases), most)
         # Begun at another place for each kind, so that together they fall on many calls.
         first = at * 7 % len(cases)
         chosen += [cases[(first + n * len(cases) // count) % len(cases)] for n in range(count)]

@@ -4,6 +4,7 @@ import ast
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -139,14 +140,16 @@ async def test_invariant_12_a_commit_that_waits_when_the_gateway_stops_is_answer
     assert partition.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def calls_in(package: str) -> Iterator[tuple[str, ast.AST, ast.Call]]:
+@cache
+def calls_in(package: str) -> Sequence[tuple[str, ast.AST, ast.Call]]:
     """(place, statement that the call is all of, call)."""
-    for file in sorted(Path(package).rglob("*.py")):
-        tree = ast.parse(file.read_text())
-        for node in ast.walk(tree):
-            for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.Call):
-                    yield f"{file}:{child.lineno}", node, child
+    return [
+        (f"{file}:{child.lineno}", node, child)
+        for file in sorted(Path(package).rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        for child in ast.iter_child_nodes(node)
+        if isinstance(child, ast.Call)
+    ]
 
 
 def name_of(call: ast.Call) -> str:

@@ -92,7 +92,7 @@ def topic_id(gateway: Gateway) -> object:
         return endpoint.topics(["moved"])["moved"].topic_id
 
 
-@pytest.mark.parametrize("far", ["bucket", "etcd+s3"], indirect=True)
+@pytest.mark.parametrize("far", [pytest.param("bucket", marks=pytest.mark.full), "etcd+s3"], indirect=True)
 def test_clients_go_on_over_far_stores_and_the_old_directory_refuses(
     gateway_factory: GatewayFactory, far: FarPlace
 ) -> None:

@@ -1,5 +1,6 @@
 """Commands on an offline ledger whose journal is in a local log: its records are in the same files."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ COMMAND = [sys.executable, "-m", "gateway.cli.main"]
 PARTITIONS = 2
 RECORDS = 80
 OK, USAGE = 0, 2
+FULL = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
+MOVES = 3 if FULL else 2
+LIVES = 2 if FULL else 1
 
 
 def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -113,7 +117,7 @@ def test_a_ledger_moves_out_of_a_log_and_into_one(gateway_factory: GatewayFactor
         (f"file:{tmp_path / 'second'}", f"objects+file:{tmp_path / 'second'}"),
         (f"sqlite:{tmp_path / 'third' / 'metadata.db'}", f"objects+file:{tmp_path / 'third'}"),
     ]
-    for number, (metadata, data) in enumerate(moves):
+    for number, (metadata, data) in enumerate(moves[:MOVES], 1):
         directory = Path(metadata.partition(":")[2])
         (directory if metadata.startswith("file:") else directory.parent).mkdir()
         done("ledger", "move", *source, "--to-metadata", metadata, "--to-data", data)
@@ -125,7 +129,8 @@ def test_a_ledger_moves_out_of_a_log_and_into_one(gateway_factory: GatewayFactor
         check(moved, acks)
         assert moved.terminate() == OK
         source = [*here, "--data-dir", str(tmp_path / f"images {number}")]
-        check_offline(*source)
+        if FULL or number == MOVES:
+            check_offline(*source)
 
 
 def test_with_records_elsewhere_entries_alone_are_in_the_log(
@@ -150,7 +155,7 @@ def test_with_records_elsewhere_entries_alone_are_in_the_log(
 def test_records_in_a_log_are_merged_beside_the_gateway(gateway_factory: GatewayFactory) -> None:
     gateway = begun(gateway_factory)
     acks: list[Ack] = []
-    for life in range(2):
+    for life in range(LIVES):
         acks += produced(gateway, f"life {life}")
         gateway.kill9()
         gateway.start()

@@ -31,6 +31,9 @@ KILLS, FULL_KILLS = 5, 30
 LARGE_RECORD, LARGE_RECORDS = 50_000, 2_400
 READ_S: Final = 60.0
 START_S: Final = 60.0
+FULL: Final = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
+DELETIONS: Final = 6 if FULL else 3
+SLEPT_RECORDS: Final = 2_500 if FULL else 1_200
 MOST_RSS_BYTES: Final = 256 * 1024 * 1024
 OLD_ENOUGH_S: Final = 11.0
 """Younger runs are left alone."""
@@ -104,6 +107,7 @@ def check_all(gateway: Gateway, loads: Sequence[Load]) -> dict[Place, list[Found
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.full)], indirect=True)
 def test_consumers_read_the_same_before_while_and_after_runs_are_merged(
     gateway_factory: GatewayFactory, engine: str
 ) -> None:
@@ -233,7 +237,7 @@ def test_a_job_that_has_slept_through_a_restore_begins_again_and_changes_nothing
     gateway = gateway_factory(NO_OWN_JOBS)
     gateway.start(START_S)
     with producing(gateway, pause_s=0.001) as loads:
-        wait_for(loads, 2_500)
+        wait_for(loads, SLEPT_RECORDS)
         finish(loads)
     before = check_all(gateway, loads)
     data, backup = str(gateway.data_dir), str(gateway.directory / "backup")
@@ -281,7 +285,7 @@ def test_records_are_deleted_and_topics_made_again_while_runs_are_merged(
     create_topics(gateway.bootstrap, {"trimmed": 2, "again": 2})
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap, "log_level": 0})
     values: dict[Place, dict[int, bytes]] = {}
-    for number in range(6):
+    for number in range(DELETIONS):
         loads = [
             Load(gateway.bootstrap, f"{topic}{number}", topic, 2, max_records=1_200, pause_s=0.0005).start()
             for topic in ("trimmed", "again")

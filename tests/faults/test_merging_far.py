@@ -31,6 +31,7 @@ def wait_for_job(gateway: FarGateway) -> dict[str, object]:
         time.sleep(0.2)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("far", [BUCKET_ALONE], indirect=True)
 def test_objects_of_a_bucket_are_merged_by_the_gateway_and_read_the_same(

@@ -52,8 +52,12 @@ ENDS_S: Final = 60.0
 COMMAND_S: Final = 600.0
 OLD_ENOUGH_S: Final = 11.0
 """Younger runs are left alone."""
-PAUSE_S: Final = 0.02
+FULL: Final = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
+PAUSE_S: Final = 0.02 if FULL else 0.05
 """Of each producer between two records: jobs are long, and what they leave is read three times."""
+BEFORE_A_KILL: Final = 300 if FULL else 100
+AFTER_KILLS: Final = 200 if FULL else 100
+"""Records of all producers."""
 FULL_KILLS: Final = int(os.environ.get("DRAGOMAN_TEST_KILLS", "30"))
 ROUNDS: Final = 4
 RETAINED_BYTES: Final = 50_000
@@ -268,12 +272,12 @@ def kill_again_and_again(scene: Scene, kills: Sequence[Kill], longest_s: float) 
     ends: list[str] = []
     with producing(gateway, PAUSE_S) as loads, watching(gateway.bootstrap) as watcher:
         for kill in kills:
-            wait_for(loads, 300)
+            wait_for(loads, BEFORE_A_KILL)
             with scene.job(kill.engine) as job:
                 wait_until(lambda job=job, kill=kill: kill.at(scene, job), job)  # type: ignore[misc]
                 time.sleep(dice.uniform(0.0, longest_s))
                 ends.append(f"{kill.does.__name__} {kill.does(scene, job)}")
-        wait_for(loads, 200)
+        wait_for(loads, AFTER_KILLS)
         finish(loads)
     print(f"{len(kills)} kills, seed {seed}: {acked(loads)} records acked, jobs {ends}")  # noqa: T201
     before = check_all(gateway, loads)

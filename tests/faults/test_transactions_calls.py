@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.recovered_transactions import problems_of_shard
-from tests.faults.test_invariant_10_calls import cases_of
+from tests.faults.test_invariant_10_calls import FULL, cases_of
 from tests.support.embedded import Embedded
 from tests.support.faulty import Fault, Faults
 from tests.support.transactional_history import Outcome
 from tests.support.transactional_script import NAMES, TOPIC, TransactionalScript
 
 TRANSACTIONS = 8
+MAX_CASES_A_KIND = 10_000 if FULL else 4
 
 
 async def problems(root: Path, faults: Faults, *, exclusive: bool) -> list[str]:
@@ -39,7 +40,7 @@ async def test_no_failing_call_to_a_store_tears_a_transaction(
 ) -> None:
     counting = Faults()
     assert await problems(scratch / "counting", counting, exclusive=exclusive) == []
-    cases = cases_of(counting)
+    cases = cases_of(counting, MAX_CASES_A_KIND)
     broken: list[str] = []
     for case in cases:
         faults = Faults(case.number, case.fault, late_by=1 + case.number % 5)

@@ -32,7 +32,9 @@ SYNC_DELAY_MS: Final = 6
 CUTS: Final = 14
 """Of each survival, in a run that is not full."""
 FULL = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
-ENGINES = pytest.mark.parametrize("journal", [in_sqlite, in_log], ids=["sqlite", "log"])
+ENGINES = pytest.mark.parametrize(
+    "journal", [pytest.param(in_sqlite, marks=pytest.mark.full), in_log], ids=["sqlite", "log"]
+)
 Journal = Callable[[Path], list[str]]
 
 

@@ -1,5 +1,6 @@
 """The servers of `bench.floors` acknowledge what clients of librdkafka send, in both languages."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ from bench.floors import PARTITIONS, floors, paced_spec, record, single_spec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="direct I/O and epoll are of Linux")
 RECORDS = 400
+FULL = os.environ.get("DRAGOMAN_TEST_FULL") == "1"
+IN_EVERY_RUN = {"in C, synced", "over uvloop, not written"}
+"""Each language and each way; where there is no compiler, both ways in the other."""
 
 
 def test_servers_that_only_write_acknowledge_all_records(tmp_path: Path) -> None:
@@ -19,6 +23,8 @@ def test_servers_that_only_write_acknowledge_all_records(tmp_path: Path) -> None
     in_c = ["in C, synced", "in C, not written"] if shutil.which("cc") else []
     assert [floor.name for floor in found] == [*in_c, "over uvloop, synced", "over uvloop, not written"]
     for floor in found:
+        if in_c and not FULL and floor.name not in IN_EVERY_RUN:
+            continue
         with floor.running(port) as pid:
             single = measure(pid, [("single", single_spec(port, RECORDS))]).results[0]
             assert single["records"] == RECORDS // PARTITIONS * PARTITIONS, floor.name

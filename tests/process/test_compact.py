@@ -4,6 +4,7 @@ wrong."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from tests.support.wal_frames import Frame, read_frame
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "compact", "segments"]
 WAIT_S = 90.0
 START_S = 60.0
+NO_OWN_JOBS = ("--set", "housekeeping.merge_runs=0")
 
 
 def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -34,13 +36,24 @@ def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
-def filled(gateway_factory: GatewayFactory) -> Gateway:
-    gateway = gateway_factory(["--set", "housekeeping.merge_runs=0"])
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a gateway that was killed, with runs that are old enough to be merged."""
+    gateway = Gateway(tmp_path_factory.mktemp("filled"), NO_OWN_JOBS)
     gateway.start(START_S)
     for topic in ("orders", "payments"):
         produce_runs(gateway, topic, 700)
+    gateway.kill9()
     time.sleep(OLD_ENOUGH_S)
+    return gateway.data_dir
+
+
+@pytest.fixture
+def filled(directory: Path, gateway_factory: GatewayFactory) -> Gateway:
+    """On a copy of it."""
+    gateway = gateway_factory(NO_OWN_JOBS)
+    shutil.copytree(directory, gateway.data_dir, ignore=shutil.ignore_patterns("internal.sock*"))
+    gateway.start(START_S)
     return gateway
 
 

@@ -268,7 +268,9 @@ def python_of_executors(kind: str, directory: Path) -> Path:
     ("kind", "says"),
     [
         ("without Dragoman", "the executors do not have Dragoman: install it there"),
-        ("of another version", "the executors run another Python than this one"),
+        pytest.param(
+            *("of another version", "the executors run another Python than this one"), marks=pytest.mark.full
+        ),
         pytest.param("absent", "the executors have no Python", marks=pytest.mark.full),
     ],
 )

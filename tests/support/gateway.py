@@ -22,7 +22,7 @@ from tests.support.ports import with_port
 from tests.support.processes import kill_group, stop_group, tail_of
 from tests.support.versions import ROOT
 
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
