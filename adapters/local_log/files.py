@@ -50,6 +50,9 @@ DIRECT_BYTES: Final = 256 * 1024
 """A frame of that size or more is written past the page cache."""
 LARGE_STEP: Final = 8
 """So many of a large frame are allocated at a time."""
+AHEAD_SHARE: Final = 4
+"""At most this part of what is free is taken ahead, or kept to be used again: the snapshot and the image by
+which a full disk is left are written elsewhere on it."""
 MAX_SPARES: Final = 2
 SPARE_ENDING: Final = ".spare"
 PRUNED: Final = "pruned"
@@ -61,6 +64,12 @@ def roll_bytes_of(root: Path) -> int:
     status = os.statvfs(root)
     share = status.f_blocks * status.f_frsize // ROLL_SHARE
     return min(ROLL_BYTES, max(MIN_ROLL_BYTES, share // HEADER_BYTES * HEADER_BYTES))
+
+
+def room_ahead(fd: int) -> int:
+    """How much of the disk of this file may be taken before it is needed. OSError."""
+    status = os.fstatvfs(fd)
+    return status.f_bavail * status.f_frsize // AHEAD_SHARE
 
 
 def is_full(size: int, roll_bytes: int) -> bool:
@@ -127,14 +136,16 @@ class LogDirectory:
 
     def put_aside(self, file_ids: Sequence[bytes], roll_bytes: int) -> None:
         """The files have these names no longer, durably. One that was left when full is kept to be used
-        again, if there are few of those; else it is removed. OSError."""
-        wanted = MAX_SPARES - len(self.spares())
+        again, if there are few of those and the disk has room; else it is removed. OSError."""
+        wanted, room = MAX_SPARES - len(self.spares()), room_ahead(self._lock_fd)
         for file_id in file_ids:
             path = self.path_of(file_id)
             with suppress(FileNotFoundError):
-                if wanted > 0 and is_full(path.stat().st_size, roll_bytes):
+                size = path.stat().st_size
+                if wanted > 0 and size <= room and is_full(size, roll_bytes):
                     path.rename(path.with_suffix(SPARE_ENDING))
                     wanted -= 1
+                    room -= size
                 else:
                     path.unlink()
         sync_directory(self.path)
@@ -214,8 +225,8 @@ class ActiveFile:
             if end <= self._ready:
                 return
             step = LARGE_STEP * size if size >= LARGE_FRAME_BYTES else FILL_BYTES
-            ahead = max(end, min(end + step, roll_bytes))
             try:
+                ahead = max(end, min(end + min(step, room_ahead(self._fd)), roll_bytes))
                 allocate(self._fd, self._ready, ahead)
                 self._ready = ahead
             except OSError:
@@ -254,6 +265,8 @@ class ActiveFile:
         with self._lock:
             end = min(limit, self._ready + FILL_BYTES)
             if not self._is_open or end <= self._ready or self._ready - self.position >= FILL_AHEAD_BYTES:
+                return False
+            if end - self.position > room_ahead(self._fd):
                 return False
             if self._zeros_fd < 0:
                 self._zeros_fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)

@@ -71,8 +71,11 @@ class Disk:
 
     @property
     def spare_bytes(self) -> int:
-        """What records may use."""
-        return self.free_bytes + self.ahead_bytes - self.reserve_bytes
+        """What records may use. Half of the reserve is free: the snapshot that has to pass entries before the
+        bytes of deleted records are free, and the image, are not written to what was made ahead."""
+        return min(
+            self.free_bytes + self.ahead_bytes - self.reserve_bytes, self.free_bytes - self.reserve_bytes // 2
+        )
 
 
 class FreeSpace:
@@ -250,15 +253,16 @@ class FreeSpace:
         return self.least.spare_bytes - (self._taken - self._measured_taken) - self._measured_in_flight
 
     def _refuse(self, disk: Disk) -> None:
+        free_bytes = disk.reserve_bytes + disk.spare_bytes
         self.refusal = (
-            f"{disk.free_bytes + disk.ahead_bytes} bytes are free in {disk.directory}, and "
+            f"{free_bytes} bytes are free in {disk.directory}, and "
             f"{disk.reserve_bytes} are kept for "
             "deletions (storage.reserve_bytes): delete topics or records, or give it more space"
         )
         self._quiet.error(
             "disk.full",
             directory=str(disk.directory),
-            free=disk.free_bytes + disk.ahead_bytes,
+            free=free_bytes,
             reserve=disk.reserve_bytes,
             refused_batches=self.refused,
             effect="no records are taken",

@@ -174,6 +174,17 @@ def test_the_half_for_deletions_may_have_been_made_ahead() -> None:
     assert space.is_critical
 
 
+def test_whatever_was_made_ahead_there_is_space_for_a_snapshot() -> None:
+    disk, ahead = FakeDisk(RESERVE // 2), [10 * RESERVE]
+    space = with_ahead(disk, ahead)
+    assert space.is_full and not space.is_critical
+    assert f"{RESERVE} bytes are free" in space.refusal
+    assert space.spares(RESERVE // 4)
+    disk.free = RESERVE
+    space.measure()
+    assert not space.is_full
+
+
 def test_what_is_no_record_needs_bytes_that_are_really_free() -> None:
     space = with_ahead(FakeDisk(10 * MIB), [RESERVE - 11 * MIB])
     assert space.is_full
