@@ -6,6 +6,7 @@ since it was planned: so no move between the two is missed.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from typing import Final
 
 from gateway.fetch.operation import CHUNK_PARTITIONS, FetchOperation
 from gateway.fetch.planning import PartitionFetch, readable_bytes
@@ -14,6 +15,9 @@ from gateway.fetch.readiness import Readiness
 from gateway.scheduling.slices import Slices
 from gateway.wire.errors import ErrorCode
 from ledger.partitions.state import PartitionLog
+
+MOVED_UNITS: Final = 64
+"""What it costs to look at a partition that has moved: it may have hundreds of runs."""
 
 
 async def park(operation: FetchOperation) -> bool:
@@ -55,7 +59,9 @@ async def _park_in_slices(operation: FetchOperation, readiness: Readiness | None
             if slices.is_due(CHUNK_PARTITIONS):
                 await slices.next_slice()
         for start in starts:
-            if _has_moved(operation, operation.partitions[start : start + CHUNK_PARTITIONS]):
+            if await _has_news(
+                operation, operation.partitions[start : start + CHUNK_PARTITIONS], parked, slices
+            ):
                 return True
             if slices.is_due(CHUNK_PARTITIONS // 4):
                 await slices.next_slice()
@@ -110,6 +116,23 @@ async def _wait_for_any(
     finally:
         if session.on_moved is wake:
             session.on_moved = None
+
+
+async def _has_news(
+    operation: FetchOperation, partitions: Sequence[PartitionFetch], parked: ParkedFetch, slices: Slices
+) -> bool:
+    """Whether the fetch is woken already, or what moved before it had entered is enough. The rest keeps its
+    plan: in a large fetch some partition moves during every plan of all of them."""
+    for fetched in partitions:
+        if parked.woken.done():
+            return True
+        log = fetched.log
+        if log is not None and fetched.has_moved and fetched.error is ErrorCode.NONE and _has_time(operation):
+            if parked.is_ready is None or parked.is_ready([log]):
+                return True
+            if slices.is_due(MOVED_UNITS):
+                await slices.next_slice()
+    return False
 
 
 def _has_time(operation: FetchOperation) -> bool:

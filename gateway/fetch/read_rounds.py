@@ -67,10 +67,11 @@ async def _wait_for_share(operation: FetchOperation, size: int) -> bool:
 
 
 async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes]) -> bool:
-    turn = operation.begin_turn(FETCH_BATCHES)
+    turn, is_due = operation.begin_turn(FETCH_BATCHES), False
     while missing:
-        missing, left = await _not_written(operation, missing, turn)
-        stale = await _read_round(operation, missing, left, turn) if missing else []
+        missing, left = await _not_written(operation, missing, turn, is_due)
+        is_read = missing and (is_due or not turn.is_spent)
+        stale = await _read_round(operation, missing, left, turn) if is_read else []
         if stale and operation.stale_plans < MAX_STALE_PLANS:
             operation.stale_plans += 1
             await operation.barrier()
@@ -83,22 +84,24 @@ async def _read_rounds(operation: FetchOperation, missing: Sequence[MissingBytes
             operation.is_over |= shares.out_of_budget or turn.is_spent
         elif turn.is_spent or not _holds_enough(operation, missing):
             missing = _cut_short(operation, missing)
+            is_due = True
             if missing and not await _wait_for_share(operation, planned_bytes(missing)):
                 return True
     return True
 
 
 async def _not_written(
-    operation: FetchOperation, missing: Sequence[MissingBytes], turn: Turn
+    operation: FetchOperation, missing: Sequence[MissingBytes], turn: Turn, is_due: bool
 ) -> tuple[list[MissingBytes], int]:
-    """Take at once what was written here lately. Returns what has to be read, and how many bytes more this
-    round may hold."""
+    """Take at once what was written here lately, unless the fetch has batches enough and none is due. Returns
+    what has to be read, and how many bytes more this round may hold."""
     reader, left = operation.resources.reader, operation.resources.options.round_bytes
     unread = []
     for part in missing:
         stream, size = part.stream, min(part.size, part.stream.available)
         before = len(stream.batches)
-        if size > left or not reader.take_written(stream, size):
+        is_wanted = size <= left and (is_due or not turn.is_spent)
+        if not is_wanted or not reader.take_written(stream, size):
             unread.append(part)
             continue
         left -= size

@@ -151,6 +151,9 @@ class GroupRunner:
             try:
                 next(encoding)
             except StopIteration as end:
+                if self._is_stopped:
+                    # The shard may be owned again by now, and others may have changed the group meanwhile.
+                    raise StoreUnavailable("the epoch of the group has ended") from None
                 return await self._shard.submit(StoreGroup(group, end.value))
             await asyncio.sleep(0)
 

@@ -25,12 +25,14 @@ FIRST_VERSION_WITH_INSTANCE_IDS: Final = 4
 async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     refused = await context.services.topics.barrier(context.journal_deadline())
-    if refused is not None:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return DescribeGroupsResponse(groups=[_refused(context, name, error) for name in request.groups])
     size, slices, groups = context.response_size(), context.slices, list[DescribedGroup]()
-    async for name in slices.paced(request.groups):
-        groups.append(await _describe(context, name, operations, size))
+    if refused is None:
+        async for name in slices.paced(request.groups):
+            groups.append(await _describe(context, name, operations, size))
+    if refused is not None or context.services.shard.why_not:
+        # Also if the shard was lost meanwhile, and with it who is a member of what.
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        groups = [_refused(context, name, error) for name in request.groups]
     return DescribeGroupsResponse(groups=groups)
 
 

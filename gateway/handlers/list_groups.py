@@ -27,4 +27,7 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
             continue  # it has gone since
         if (not states or group.state.lower() in states) and (not types or group.group_type in types):
             listed.append(ListedGroup(group_id, group.protocol_type, group.state, group.group_type))
+    if context.services.shard.why_not:
+        # Lost meanwhile, and with it who is a member of what.
+        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return ListGroupsResponse(groups=slices.keep(listed))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from gateway.fetch import operation
-from gateway.fetch.operation import PLANNED_RUNS
+from gateway.fetch.operation import CHUNK_PARTITIONS, PLANNED_RUNS
 from gateway.fetch.planning import PartitionFetch, plan
 from gateway.fetch.read_rounds import FETCH_BATCHES
 from gateway.fetch.stream import BATCHES_AT_ONCE, MAX_RUNS
@@ -172,3 +172,33 @@ async def test_a_fetch_that_waits_for_more_is_planned_once_however_often_its_par
     assert [len(offsets_of(part)) for part in parts(response)] == [runs + moves] + [runs] * (partitions - 1)
     # At first, again as one has moved meanwhile, when that one moves next, and before they are read.
     assert planned.total <= 2 * partitions * (runs + moves) + 2 * (runs + moves)
+
+
+async def test_so_is_one_of_very_many_partitions(planned: Counted) -> None:
+    partitions, moves = CHUNK_PARTITIONS + 44, 60
+    async with reading_world() as world:
+        await world.create(partitions=partitions)
+        await world.produce_many([("t", partition, SHORT) for partition in range(partitions)])
+        wanted = [("t", partition, 0) for partition in range(partitions)]
+        fetch = world.fetch(*wanted, min_bytes=(partitions + moves) * len(SHORT), max_wait_ms=60_000)
+        waiting = asyncio.create_task(fetch)
+        for move in range(moves):
+            await world.produce(SHORT, partition=move % 3)
+        response = await asyncio.wait_for(waiting, 30)
+    assert sum(len(offsets_of(part)) for part in parts(response)) == partitions + moves
+    assert planned.total <= 2 * (partitions + moves) + 10 * moves
+
+
+async def test_batches_that_were_written_lately_are_bounded_too(taken: Counted) -> None:
+    partitions, count = 20, 1_000
+    async with reading_world() as world:
+        await world.create(partitions=partitions)
+        for partition in range(partitions):
+            await world.produce_many([("t", partition, SHORT)] * count)
+        asked = [("t", partition, 0) for partition in range(partitions)]
+        response = await world.fetch(*asked, max_wait_ms=60_000)
+        got = [len(offsets_of(part)) for part in parts(response)]
+        assert not taken.total
+        assert FETCH_BATCHES <= sum(got) <= FETCH_BATCHES + count
+        rest = await world.fetch(*[("t", at, offset) for at, offset in enumerate(got) if offset < count])
+        assert sum(len(offsets_of(part)) for part in parts(rest)) == partitions * count - sum(got)

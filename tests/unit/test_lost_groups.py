@@ -102,6 +102,18 @@ async def test_no_group_is_empty_because_its_shard_is_lost(losing: Losing) -> No
     assert (listed.error_code, listed.groups) == (UNAVAILABLE, [])
 
 
+async def test_nor_if_it_is_lost_after_the_barrier_was_passed(
+    losing: Losing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def passed(_: float) -> None: ...
+
+    monkeypatch.setattr(losing.gateway.running.services.topics, "barrier", passed)
+    await losing.lose()
+    assert await losing.describe() == (UNAVAILABLE, "", 0)
+    listed = await losing.gateway.ask(ApiKey.LIST_GROUPS, 4, ListGroupsRequest())
+    assert (listed.error_code, listed.groups) == (UNAVAILABLE, [])
+
+
 async def test_offsets_are_not_read_from_what_a_gateway_knew_before_its_shard_was_lost(
     losing: Losing,
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +16,7 @@ from gateway.groups.describe import GroupDescription, describe_simple
 from gateway.groups.group_runner import GroupRunner
 from gateway.groups.machine import Complete, GroupCoordinatorConfig, Store
 from gateway.groups.machine_factory import restored_machine
-from gateway.groups.messages import SyncResult
+from gateway.groups.messages import RETRIABLE, SyncResult
 from gateway.groups.offset_expiry import ASKED_AT_ONCE, SLICE_OFFSETS, UNITS_A_GROUP, OffsetExpiry
 from gateway.groups.totals import GroupTotals
 from gateway.scheduling.slices import CHECK_EVERY, Owner, Slices, SliceScheduler
@@ -167,6 +168,20 @@ async def test_a_large_group_is_stored_in_steps_and_the_newest_state_prevails(
     # With the names of the group; only the first state and the last were stored.
     assert steps.most <= MEMBERS_AT_ONCE + 4 and steps.turns >= 4 * SOME // MEMBERS_AT_ONCE
     runner.stop()
+
+
+async def test_a_large_group_that_is_still_encoded_when_its_epoch_ends_is_not_stored(shard: Shard) -> None:
+    ended, before = list[str | None](), shard.state.applied
+    members = [MEMBER._replace(member_id=f"m{number}") for number in range(SOME)]
+    machine, ignored = partial(restored_machine, "g", GroupCoordinatorConfig()), Mock()
+    runner = GroupRunner("g", shard, machine, lambda _, e: ended.append(e), ignored, ignored, ignored, WAIT_S)
+    runner.execute([Store(group("g", *members)), Complete(1, SyncResult(ErrorName.NONE))])
+    await asyncio.sleep(0)
+    runner.stop()
+    for _ in range(4 * SOME // MEMBERS_AT_ONCE):
+        await asyncio.sleep(0)
+    assert (shard.state.applied, shard.state.groups.by_id) == (before, {})
+    assert ended and ended[0] == RETRIABLE
 
 
 def test_groups_may_come_and_go_while_all_of_them_are_gone_through() -> None:
