@@ -354,7 +354,7 @@ def _shard_access(
     loop_time = asyncio.get_running_loop().time
     wait_s = settings.ledger.commit_timeout_ms / 1000
     pins = PinExpiry(shard, lambda: int(loop_time() * 1000), loop_time, wait_s)
-    return ShardAccess(shard, data_url_of(urls), pins, mover.move, snapshots)
+    return ShardAccess(shard, data_url_of(urls), pins, mover, snapshots)
 
 
 async def _open_internal(

@@ -5,7 +5,8 @@ Entries with live batches inside hold the journal (`gateway/housekeeping/pruning
 they are old, or many, when the metadata store runs short of space, before a snapshot, and before a job
 begins: jobs read objects alone. The bytes stay as they are. The object is durable before an entry puts it in
 the place of the runs: a crash in between leaves an orphan. What is inside of entries that a restore has not
-found is not looked for (`ledger.objects.state.Objects.lost`).
+found is not looked for (`ledger.objects.state.Objects.lost`). What is inside of entries that the metadata
+store has lost, or that are damaged, is looked for at each move; jobs do not wait for it.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from ledger.inline.plan import (
     InlineRange,
     batches_of,
     look_from,
+    look_past_missing,
     moved,
     requests_of,
     without,
@@ -56,6 +58,8 @@ PARTITION_RUNS: Final = MAX_LOOKED_AT // SLICE_PARTITIONS
 """To look at a partition costs as much as to look at so many runs."""
 ATTEMPTS: Final = 3
 """How often an object is stored that is too old to be named."""
+CONTENDED: Final = 5
+"""How often a move begins again of which nothing counts, since others change the same partitions."""
 assert MOVE_BYTES < HELD_BYTES
 
 _Bytes: TypeAlias = dict[Run, Buffer]
@@ -85,10 +89,16 @@ class InlineMover:
         self._task: asyncio.Task[None] | None = None
         self._paused_until = -math.inf
         """Loop time."""
+        self._passed = dict[int, int]()
+        """By partition number, the offset below which all runs inside of entries are missing, as the last
+        move has found. None is ever entered below it."""
+        self.has_looked = False
+        """Whether a move has come to its end in this epoch: until then it is not known what is missing."""
         self.failure = ""
         """Why the last move did not move everything; empty if it did."""
 
     async def begin_epoch(self) -> None:
+        self.has_looked = False
         housekeeper = Housekeeper()
         housekeeper.add("inline", LOOK_S, self.move_if_due)
         self._task = asyncio.create_task(housekeeper.run(), name="inline moves")
@@ -136,37 +146,85 @@ class InlineMover:
 
     async def move(self) -> None:
         """All that is inside of entries when this is called. Raises StoreError and TimeoutError; runs whose
-        bytes are missing are left where they are."""
+        bytes are missing are left where they are, and runs of partitions that others change all the time."""
+        await self._move()
+
+    async def move_for_job(self) -> None:
+        """As `move`, before a job, which takes a run that is not moved for the end of its partition: raises
+        StoreUnavailable if any is left that is not missing."""
+        if await self._move():
+            raise StoreUnavailable("others change the partitions with records inside of journal entries")
+
+    def passed(self, number: int) -> int:
+        """The offset of a partition below which no run inside of an entry is waited for: they are missing."""
+        return self._passed.get(number, 0)
+
+    async def _move(self) -> bool:
+        """Whether runs are left that are not missing."""
         if self._shard.state.objects.oldest_inline is None:
-            self.failure = ""
-            return
+            self.failure, self.has_looked, self._passed = "", True, {}
+            return False
         async with self._moving:
             end = self._shard.state.applied
             try:
-                self.failure = await self._move_up_to(end)
+                is_contended = await self._move_up_to(end)
             except (StoreError, TimeoutError) as error:
                 self.failure = str(error) or "the journal did not answer in time"
                 raise
+            self.has_looked = self.has_looked or not is_contended
+            return is_contended
 
-    async def _move_up_to(self, end: int) -> str:
-        """Why not all entries below `end` were moved; empty if they were."""
+    async def _move_up_to(self, end: int) -> bool:
+        """All entries below `end`; `failure` says why not all of them. Returns whether others have kept it
+        from being more."""
         loop = asyncio.get_running_loop()
-        began_s, ranges, missing = loop.time(), 0, set[int]()
-        while self._is_before(end, missing):
+        began_s, ranges, missing, in_vain = loop.time(), 0, set[int](), 0
+        while in_vain < CONTENDED and self._is_before(end, missing):
             found = await self._found(missing)
+            if not found:
+                # What is left is below log starts, and waits to be drained.
+                break
             readable, data, unread = await self._read(found)
             count = await self._put(readable, data) if readable else 0
-            if not count and not unread:
-                break
             missing |= unread
             ranges += count
+            in_vain = 0 if count or unread else in_vain + 1
+            if in_vain:
+                # In the next entry the move may be before the request that was before it in this one.
+                await self._shard.barrier(loop.time() + self._wait_s)
         if ranges:
             log.info("inline.moved", ranges=ranges, took_s=round(loop.time() - began_s, 3))
+        await self._pass(missing)
+        self.failure = self._failure(end, missing)
+        return in_vain == CONTENDED
+
+    def _failure(self, end: int, missing: Collection[int]) -> str:
         if not self._is_before(end):
             return ""
         if missing:
             return f"the bytes of {len(missing)} journal entries are missing"
         return "others change the same partitions"
+
+    async def _pass(self, missing: Collection[int]) -> None:
+        """Note where the runs of these objects are, which are missing."""
+        if not missing and not self._passed:
+            return
+        # Jobs read what was noted before until all of it is noted again.
+        passed, looked = dict[int, int](), 0
+        for number in list(self._shard.state.objects.inline_runs):
+            offset: int | None = self._passed.get(number, 0)
+            while offset is not None:
+                state = self._shard.state
+                if (known := state.logs.get(number)) is None:
+                    break
+                look = look_past_missing(state, known, offset, missing)
+                if look.end:
+                    passed[number] = look.end
+                offset, looked = look.next_offset, looked + look.runs + PARTITION_RUNS
+                if looked >= MAX_LOOKED_AT:
+                    await asyncio.sleep(0)
+                    looked = 0
+        self._passed = passed
 
     def _is_before(self, end: int, missing: Collection[int] = ()) -> bool:
         """Whether anything is inside of entries below `end`, but for these objects."""

@@ -12,8 +12,8 @@ reader of committed records needs: the last stable offset, which may be below th
 aborted transactions in these runs. Where those are very many, there are fewer runs.
 
 Jobs cannot read what is inside of journal entries. So for them a partition ends where the first such run
-begins: before a job gets a pin these runs are moved into objects, and later ones do not concern it. Runs of
-entries that a restore has not found never will be: they are returned as those of any object that is missing.
+begins: before a job gets a pin these runs are moved into objects, and later ones do not concern it. Runs that
+cannot be moved, since their entries are lost or damaged, are returned as those of any object that is missing.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,6 @@ from gateway.wire.messages.internal.diskless_find_batches import (
 )
 from ledger.batch.control import MarkerType
 from ledger.errors import ErrorName
-from ledger.inline.plan import readable_end
 from ledger.objects.state import Objects
 from ledger.objects.uploads import ObjectKind
 from ledger.partitions.markers import is_marker, marker_of
@@ -54,10 +53,11 @@ async def handle(
     access: ShardAccess, context: RequestContext, request: DisklessFindBatchesRequest
 ) -> DisklessFindBatchesResponse:
     slices = context.slices
+    unprepared = await access.ensure_prepared(context.deadline(request.timeout_ms))
     refused: Refused | None = None
-    if await _needs_proof(access, context, request):
+    if unprepared is None and await _needs_proof(access, context, request):
         refused = await access.confirm(context.deadline(request.timeout_ms))
-    finding = _Finding(access, request, refused)
+    finding = _Finding(access, request, refused, unprepared)
     topics = []
     async for topic in slices.paced(request.topics):
         parts = []
@@ -86,10 +86,16 @@ class _Finding:
     """The partitions of one response."""
 
     def __init__(
-        self, access: ShardAccess, request: DisklessFindBatchesRequest, unproved: Refused | None
+        self,
+        access: ShardAccess,
+        request: DisklessFindBatchesRequest,
+        unproved: Refused | None,
+        unprepared: Refused | None,
     ) -> None:
-        """`unproved`: why it is not known whether what is not here is nowhere."""
+        """`unproved`: why it is not known whether what is not here is nowhere. `unprepared`: why it is not
+        known where partitions end for jobs."""
         self._access = access
+        self._unprepared = unprepared
         self._unproved = unproved
         self._wants_isolation = request.wants_isolation
         self._runs_left = MAX_RUNS
@@ -97,11 +103,11 @@ class _Finding:
         self._max_runs = min(max(request.max_batches_per_partition, 1), MAX_RUNS_OF_A_PARTITION)
 
     def partition(self, topic_id: bytes, part: FindBatchesPartition) -> FindBatchesPartitionResponse:
-        log = self._access.partition(topic_id, part.partition_index)
+        log = self._unprepared or self._access.partition(topic_id, part.partition_index)
         if isinstance(log, Refused):
             error = (self._unproved or log).error
             return FindBatchesPartitionResponse(part.partition_index, ERROR_CODES[error])
-        end = readable_end(self._access.shard.state, log)
+        end = self._access.readable_end(log)
         response = FindBatchesPartitionResponse(
             part.partition_index,
             log_start_offset=log.log_start,

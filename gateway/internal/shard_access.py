@@ -6,10 +6,12 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.coordination.shard import Shard
+from gateway.housekeeping.inline_moves import InlineMover
 from gateway.housekeeping.pins import PinExpiry
 from gateway.housekeeping.requested_snapshots import RequestedSnapshots
 from gateway.requests.context import RequestContext
 from ledger.errors import ErrorName, OutcomeUnknown, StoreError, StoreUnavailable
+from ledger.inline.plan import readable_end
 from ledger.partitions.state import PartitionLog
 from ledger.requests import LedgerResult, Refused, Request
 from ledger.types import TopicId
@@ -28,12 +30,12 @@ class ShardAccess:
         shard: Shard,
         data_url: str,
         pins: PinExpiry,
-        prepare: Callable[[], Awaitable[None]] | None = None,
+        mover: InlineMover | None = None,
         snapshots: RequestedSnapshots | None = None,
     ) -> None:
-        """`data_url`: of the segment store, for jobs. `pins` is a part of the owner's scope. `prepare` is
-        awaited before a job gets a pin: it moves batches out of journal entries, which no job can read."""
-        self._prepare = prepare
+        """`data_url`: of the segment store, for jobs. `pins` and `mover` are parts of the owner's scope.
+        `mover` moves batches out of journal entries, which no job can read."""
+        self._mover = mover
         self.snapshots = snapshots
         self.shard = shard
         self.data_url = data_url
@@ -57,17 +59,28 @@ class ShardAccess:
             return Refused(ErrorName.COORDINATOR_NOT_AVAILABLE, str(error))
 
     async def prepare(self, deadline: float) -> Refused | None:
-        """Before a job begins. Returns the error if that fails."""
-        if self._prepare is None:
+        """Before a job begins: what is inside of journal entries is moved, but for what is missing. Returns
+        the error if that fails."""
+        if self._mover is None:
             return None
         try:
             async with asyncio.timeout_at(deadline):
-                await self._prepare()
+                await self._mover.move_for_job()
         except TimeoutError:
             return NO_ANSWER
         except StoreError as error:
             return Refused(ErrorName.COORDINATOR_NOT_AVAILABLE, str(error))
         return None
+
+    async def ensure_prepared(self, deadline: float) -> Refused | None:
+        """The same unless it was done in this epoch. A job goes on with the pin that it has got in another
+        one, and what was missing then is not known any more."""
+        return None if self._mover is None or self._mover.has_looked else await self.prepare(deadline)
+
+    def readable_end(self, log: PartitionLog) -> int:
+        """Where a partition ends for jobs: where the first run begins that is to be moved out of an entry."""
+        passed = self._mover.passed(log.number) if self._mover is not None else 0
+        return readable_end(self.shard.state, log, passed)
 
     async def confirm(self, deadline: float) -> Refused | None:
         """Linearizable read, before a negative answer. Returns the error if that fails."""

@@ -1,6 +1,6 @@
 """Which runs inside of entries go into an object together, and what becomes of them there."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -72,10 +72,36 @@ def look_from(state: LedgerState, log: PartitionLog, offset: int) -> InlineLook:
     return InlineLook(ranges, looked, offset if looked == MAX_LOOKED_AT else None)
 
 
-def readable_end(state: LedgerState, log: PartitionLog) -> int:
-    """The offset at which the first readable run inside of an entry begins; the high watermark if there is
-    none. What was inside of an entry that is lost is not waited for."""
-    base = _first_inline(state, log, log.log_start)
+class MissingLook(NamedTuple):
+    """Which runs inside of entries are missing, among some runs of a partition."""
+
+    end: int
+    """Below this offset no other run is inside of an entry."""
+    runs: int
+    """That were looked at."""
+    next_offset: int | None
+    """Of the next look; None where a run begins that is not missing, or at the end."""
+
+
+def look_past_missing(
+    state: LedgerState, log: PartitionLog, offset: int, missing: Container[int]
+) -> MissingLook:
+    """As `look_from`, for a partition whose runs below `offset` are moved or missing. `missing`: numbers of
+    objects whose bytes are not there."""
+    look = look_from(state, log, offset)
+    for found in look.ranges:
+        for run in found.runs:
+            if run.object_number not in missing:
+                return MissingLook(offset, look.runs, None)
+            offset = run.last + 1
+    return MissingLook(offset, look.runs, look.next_offset)
+
+
+def readable_end(state: LedgerState, log: PartitionLog, passed: int = 0) -> int:
+    """The offset at which the first run begins that is inside of an entry and will be moved; the high
+    watermark if there is none. What was inside of an entry that is lost is not waited for, nor anything below
+    `passed`."""
+    base = _first_inline(state, log, max(log.log_start, passed))
     return base if base is not None else log.high_watermark
 
 
