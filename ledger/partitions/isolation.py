@@ -2,7 +2,11 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
+
+COPIED: Final = 1_000
+"""A list of so many is copied whenever some are dropped."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -20,15 +24,19 @@ class AbortedTransaction(NamedTuple):
 class Isolation:
     """Of one partition with transactions. Changed by `apply` of metadata records alone."""
 
-    __slots__ = ("aborted", "open")
+    __slots__ = ("_dead", "aborted", "open")
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
         """First offset of each open transaction, by producer id; in ascending order of offsets, since batches
         come in that order."""
         self.aborted: list[AbortedTransaction] = []
-        """Ascending by the offset of the marker. Only ever grows at its end: who has planned a read with it
-        keeps all that concerns the read, also if the log start moves meanwhile."""
+        """Ascending by the offset of the marker. Only ever grows at its end: a fetch that has planned a read
+        with it keeps all that concerns the read, also if the log start moves meanwhile. Where there are very
+        many, it begins with some that were dropped: it is copied once half of it was, so that drops in slices
+        take as long as there is to drop."""
+        self._dead = 0
+        """Of `aborted`, so many were dropped: not all, unless there are none."""
 
     @property
     def is_empty(self) -> bool:
@@ -55,19 +63,31 @@ class Isolation:
         self.aborted.append(aborted)
         return aborted
 
-    def drop_below(self, log_start: int) -> Sequence[AbortedTransaction]:
+    def live(self) -> Iterator[AbortedTransaction]:
+        """All that were not dropped."""
+        return islice(self.aborted, self._dead, None)
+
+    def below(self, log_start: int) -> Sequence[AbortedTransaction]:
+        """Those that `drop_below` will drop."""
+        return self.aborted[self._dead : self._first_from(log_start)]
+
+    def drop_below(self, log_start: int) -> None:
         """Records below the log start are gone, and with them the aborted transactions that end there."""
-        count = bisect_left(self.aborted, log_start, key=_last)
-        dropped, self.aborted = self.aborted[:count], self.aborted[count:]
-        return dropped
+        dead, count = self._first_from(log_start), len(self.aborted)
+        if dead > self._dead and (count <= COPIED or 2 * dead >= count):
+            self.aborted, dead = self.aborted[dead:], 0
+        self._dead = dead
+
+    def _first_from(self, log_start: int) -> int:
+        return bisect_left(self.aborted, log_start, self._dead, key=_last)
 
     def clear(self) -> None:
         """Its partition is gone."""
-        self.open, self.aborted = {}, []
+        self.open, self.aborted, self._dead = {}, [], 0
 
     def aborted_at(self, marker: int) -> AbortedTransaction | None:
         """The one whose marker has this offset."""
-        at = bisect_left(self.aborted, marker, key=_last)
+        at = self._first_from(marker)
         return self.aborted[at] if at < len(self.aborted) and self.aborted[at].last == marker else None
 
     def aborted_in(self, first: int, end: int) -> Iterator[AbortedTransaction]:

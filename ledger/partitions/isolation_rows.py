@@ -50,18 +50,17 @@ def mark(state: LedgerState, log: PartitionLog, producer_id: int, epoch: int, is
 
 def drop_below_start(state: LedgerState, log: PartitionLog) -> None:
     """After the log start moved: aborted transactions below it are forgotten."""
-    if not log.isolation.aborted:
-        return
-    below = [aborted.last for aborted in log.isolation.aborted if aborted.last < log.log_start]
-    _forget_aborted(state, log.number, below)
-    log.isolation.drop_below(log.log_start)
+    below = log.isolation.below(log.log_start)
+    if below:
+        _forget_aborted(state, log.number, below)
+        log.isolation.drop_below(log.log_start)
 
 
 def forget(state: LedgerState, log: PartitionLog) -> None:
     """The partition is deleted."""
     if log.isolation.is_empty:
         return
-    _forget_aborted(state, log.number, [aborted.last for aborted in log.isolation.aborted])
+    _forget_aborted(state, log.number, log.isolation.live())
     for producer_id in log.isolation.open:
         key = log.number, producer_id
         _changing(state, OPEN_TRANSACTION, key)
@@ -69,10 +68,10 @@ def forget(state: LedgerState, log: PartitionLog) -> None:
     log.transactional().clear()
 
 
-def _forget_aborted(state: LedgerState, number: int, markers: Iterable[int]) -> None:
-    for marker in markers:
-        _changing(state, ABORTED_TRANSACTION, (number, marker))
-        state.dirty[ABORTED_TRANSACTION].add((number, marker))
+def _forget_aborted(state: LedgerState, number: int, forgotten: Iterable[AbortedTransaction]) -> None:
+    for aborted in forgotten:
+        _changing(state, ABORTED_TRANSACTION, (number, aborted.last))
+        state.dirty[ABORTED_TRANSACTION].add((number, aborted.last))
 
 
 def _changing(state: LedgerState, section: int, key: Key) -> None:
@@ -85,7 +84,7 @@ def _open_keys(state: LedgerState) -> Iterable[Key]:
 
 
 def _aborted_keys(state: LedgerState) -> Iterable[Key]:
-    return ((number, aborted.last) for number, log in _logs(state) for aborted in log.isolation.aborted)
+    return ((number, aborted.last) for number, log in _logs(state) for aborted in log.isolation.live())
 
 
 def _logs(state: LedgerState) -> Iterable[tuple[int, PartitionLog]]:
