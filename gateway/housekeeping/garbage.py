@@ -47,6 +47,7 @@ FULL_GRACE_MS = 10_000
 upload under way is then stored again under a new key. A reader of a dead run plans again."""
 HANGING_S = 5.0
 """If a deletion takes longer to fail, the store hangs; otherwise one object cannot be deleted."""
+DRAIN_SLICE_S = 5.0
 SCAN_SLICE_S = 5.0
 """After this time a scan for orphans waits for the next sweep: snapshots and retention have their turn."""
 
@@ -163,8 +164,8 @@ class GarbageCollector:
         )
 
     async def drain(self, loop_time: Callable[[], float]) -> None:
-        """Drop unreadable runs."""
-        await drain(self._shard, loop_time, self._wait_s)
+        """Drop unreadable runs. What takes long goes on when this is called again."""
+        await drain(self._shard, loop_time, self._wait_s, loop_time() + DRAIN_SLICE_S)
 
     async def expire_producers(self, loop_time: Callable[[], float]) -> None:
         # A time that is not in the future may be from before the journal's clock was ahead.

@@ -20,6 +20,8 @@ SLICE_RUNS = 2_000
 """Of a partition, before other tasks and other partitions have their turn."""
 AT_ONCE = 200
 """Partitions whose log start is raised together: they share a journal entry."""
+CHECK_SLICE_S = 5.0
+"""After this time a check waits for the next tick: the other steps of housekeeping have their turn."""
 
 Value = Callable[[str, Mapping[str, str]], str]
 """A topic config in force, by name and what is set."""
@@ -42,6 +44,18 @@ class _Due(NamedTuple):
     retained: RetainedFrom
 
 
+class _Check:
+    """A check under way."""
+
+    def __init__(self, epoch: int, found: AsyncIterator[_Found]) -> None:
+        self.epoch = epoch
+        """In which it has begun. What it has found may be of another state than that of a later one."""
+        self.found = found
+        """What is still to be visited."""
+        self.limited = list[_Due]()
+        """What is to be visited again after that, since more of it may be due."""
+
+
 class Retention:
     def __init__(
         self,
@@ -50,8 +64,12 @@ class Retention:
         clock: Callable[[], int],
         wait_s: float,
         doubted_ms: Callable[[], int] = lambda: 0,
+        *,
+        loop_time: Callable[[], float] | None = None,
     ) -> None:
         """While time is in doubt, by `doubted_ms`, retention.ms is so much longer."""
+        self._loop_time = loop_time or asyncio.get_running_loop().time
+        self._check: _Check | None = None
         self._doubted_ms = doubted_ms
         self._shard = shard
         self._value = value
@@ -62,29 +80,49 @@ class Retention:
         """Raise the log start of every partition that keeps too much. Returns how many were raised.
 
         A slice of each partition at a time: one of which more is due is visited again after all others, until
-        there is none. In between, what was raised is drained.
+        there is none. In between, what was raised is drained. After CHECK_SLICE_S, `go_on` does the rest. A
+        check that is under way goes on: if a new one began in its place, the last partitions might never be
+        visited.
         """
-        raised, found = set[int](), self._all()
-        while True:
-            await drain(self._shard, asyncio.get_running_loop().time, self._wait_s)
-            limited = await self._visit(found, raised)
-            if not limited:
-                return len(raised)
-            found = self._again(limited)
+        if self._check is None or self._check.epoch != self._shard.state.epoch:
+            self._check = _Check(self._shard.state.epoch, self._all())
+        return await self.go_on()
 
-    async def _visit(self, found: AsyncIterator[_Found], raised: set[int]) -> list[_Due]:
-        """Raise the log start of these, each by one slice. Returns those of which more may be due."""
-        due, limited = list[_Due](), list[_Due]()
-        async for topic, partition, bounds in found:
+    async def go_on(self) -> int:
+        """With the check that is under way, if there is one. One that fails is over."""
+        check, self._check = self._check, None
+        if check is None or check.epoch != self._shard.state.epoch:
+            return 0
+        raised, until_s = set[int](), self._loop_time() + CHECK_SLICE_S
+        while True:
+            await drain(self._shard, self._loop_time, self._wait_s, until_s)
+            is_late = self._loop_time() >= until_s
+            if not is_late and await self._visit(check, raised, until_s):
+                if not check.limited:
+                    return len(raised)
+                check.found, check.limited = self._again(check.limited), []
+            if is_late or self._loop_time() >= until_s:
+                self._check = check
+                return len(raised)
+
+    async def _visit(self, check: _Check, raised: set[int], until_s: float) -> bool:
+        """Raise the log start of what the check has found, each by one slice. False: it is not all visited
+        yet, but the time is up."""
+        due = list[_Due]()
+        async for topic, partition, bounds in check.found:
             retained = self._retained(partition, bounds)
             if retained.offset > partition.log_start:
                 due.append(_Due(topic, partition, retained))
                 # Perhaps of very many runs.
                 await asyncio.sleep(0)
-            if len(due) == AT_ONCE:
-                limited += await self._raise(due, raised)
+            is_late = self._loop_time() >= until_s
+            if len(due) == AT_ONCE or is_late:
+                check.limited += await self._raise(due, raised)
                 due = []
-        return limited + await self._raise(due, raised)
+            if is_late:
+                return False
+        check.limited += await self._raise(due, raised)
+        return True
 
     async def _all(self) -> AsyncIterator[_Found]:
         for topic in list(self._shard.state.topics.by_id.values()):
@@ -130,7 +168,7 @@ class Retention:
     async def _raise(self, due: Sequence[_Due], raised: set[int]) -> list[_Due]:
         """In as few journal entries as possible. Adds the numbers of those that were raised, and returns
         those of which more may be due."""
-        deadline = asyncio.get_running_loop().time() + self._wait_s
+        deadline = self._loop_time() + self._wait_s
         requests = [
             DeleteRecords(topic.topic_id, partition.index, retained.offset)
             for topic, partition, retained in due

@@ -72,6 +72,7 @@ def owner_steps(
     now, sweep_s = asyncio.get_running_loop().time, min(60.0, grace_ms / 4_000)
     housekeeper.add("drain", TICK_S, lambda: garbage.drain(now), first_s=0.0)
     housekeeper.add("retention", retention_check_ms / 1000, retention.apply)
+    housekeeper.add("more retention", TICK_S, retention.go_on)
     housekeeper.add("retention on a full disk", FULL_RETENTION_S, apply_retention_if_full)
     housekeeper.add("snapshot", SNAPSHOT_S, lambda: snapshot_if_due(checkpointer, garbage, disk))
     housekeeper.add("sweep", sweep_s, lambda: garbage.sweep(now))

@@ -1,4 +1,5 @@
-"""A check of retention deletes all that is due, a slice of each partition at a time."""
+"""A check of retention deletes all that is due, a slice of each partition at a time, and does not keep other
+steps of housekeeping waiting."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -9,9 +10,11 @@ from typing import Any, Final, cast
 import pytest
 
 from gateway.coordination.free_space import FreeSpace
-from gateway.housekeeping.housekeeper import Housekeeper
-from gateway.housekeeping.retention import SLICE_RUNS, Retention
+from gateway.housekeeping.garbage import DRAIN_SLICE_S
+from gateway.housekeeping.housekeeper import TICK_S, Housekeeper
+from gateway.housekeeping.retention import CHECK_SLICE_S, SLICE_RUNS, Retention
 from gateway.housekeeping.steps import owner_steps
+from ledger.errors import StoreUnavailable
 from ledger.partitions.requests import CommitFile, DeleteRecords, DrainRuns
 from ledger.partitions.retention import UNLIMITED, RetainedFrom, retention_offset
 from ledger.partitions.state import PartitionLog
@@ -196,3 +199,108 @@ async def test_retention_is_checked_more_often_while_the_disk_is_full(
         await steps["retention on a full disk"]()
         log_start.append(log.log_start)
     assert log_start == [0, 5]
+
+
+class SlowJournal:
+    """Each request takes so long, by the time of the loop."""
+
+    def __init__(self, host: Embedded, monkeypatch: pytest.MonkeyPatch, took_s: float) -> None:
+        self.skew_s = 0.0
+        self.requests = list[Request]()
+        self.fails = False
+        self._host, self._ask = host, host.shard.ask
+        self._took_s = took_s
+        monkeypatch.setattr(host.shard, "ask", self._asking)
+
+    def loop_time(self) -> float:
+        return self._host.loop_time() + self.skew_s
+
+    async def _asking(self, request: Request, deadline: float) -> object:
+        if self.fails:
+            raise StoreUnavailable("on purpose")
+        self.requests.append(request)
+        self.skew_s += self._took_s
+        return await self._ask(request, deadline)
+
+    def retention(self) -> Retention:
+        values: Callable[[str, Any], str] = lambda name, configs: configs[name]  # noqa: E731
+        return Retention(self._host.shard, values, self._host.clock, WAIT_S, loop_time=self.loop_time)
+
+
+async def test_a_long_check_goes_on_after_the_other_steps(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = await written(host, BY_TIME, MANY, 5)
+    journal = SlowJournal(host, monkeypatch, CHECK_SLICE_S * 0.6)
+    retention = journal.retention()
+    assert await retention.go_on() == 0
+    assert await retention.apply() == 2
+    log_starts, steps = [logs[0].log_start], 0
+    while logs[0].log_start < MANY:
+        before = len(journal.requests)
+        await retention.go_on()
+        steps += 1
+        assert 1 <= len(journal.requests) - before <= 3
+        log_starts.append(logs[0].log_start)
+    assert log_starts[0] == SLICE_RUNS and steps >= 2
+    await retention.go_on()
+    before = len(journal.requests)
+    assert await retention.go_on() == 0 and len(journal.requests) == before
+
+
+async def test_a_check_that_is_due_again_leaves_no_partition_out(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.housekeeping.retention.AT_ONCE", 1)
+    logs = await written(host, BY_TIME, *[2] * 8)
+    retention = SlowJournal(host, monkeypatch, CHECK_SLICE_S).retention()
+    for _ in range(3 * len(logs)):
+        await retention.apply()
+        await write(host, 1)
+        host.clock.now_ms += RETENTION_MS + 1
+    assert all(log.log_start >= 2 for log in logs)
+
+
+async def test_a_check_that_has_failed_or_is_of_another_epoch_does_not_go_on(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = await written(host, BY_TIME, MANY)
+    journal = SlowJournal(host, monkeypatch, CHECK_SLICE_S)
+    retention = journal.retention()
+    for ending in ("epoch", "failure"):
+        assert await retention.apply() == 1
+        journal.fails = ending == "failure"
+        if journal.fails:
+            with pytest.raises(StoreUnavailable):
+                await retention.go_on()
+            journal.fails = False
+        else:
+            host.shard.state.epoch += 1
+        before = len(journal.requests)
+        assert await retention.go_on() == 0 and len(journal.requests) == before
+        while log.droppable(1):
+            await host.garbage.drain(journal.loop_time)
+
+
+async def test_many_runs_of_a_deleted_topic_are_dropped_in_several_steps(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(host, BY_TIME, 2 * MANY)
+    await host.ask(DeleteTopic(TOPIC))
+    journal = SlowJournal(host, monkeypatch, DRAIN_SLICE_S * 0.6)
+    await host.garbage.drain(journal.loop_time)
+    assert len(journal.requests) == 2 and host.shard.state.draining
+    while host.shard.state.draining:
+        await host.garbage.drain(journal.loop_time)
+    assert not host.shard.state.logs
+
+
+async def test_what_a_check_has_left_is_due_at_the_next_tick(
+    host: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_s = dict[str, float]()
+    monkeypatch.setattr(
+        Housekeeper, "add", lambda _, name, seconds, __, **___: every_s.update({name: seconds})
+    )
+    owner_steps(host.checkpointer, host.garbage, retention_of(host), GRACE_MS, 300_000)
+    assert every_s["more retention"] == TICK_S and every_s["retention"] == 300
