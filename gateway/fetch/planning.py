@@ -22,7 +22,7 @@ from gateway.wire.messages.fetch import (
     FetchPartitionResponse,
 )
 from ledger.batch.header import HEADER_BYTES, LEADER_EPOCH
-from ledger.partitions.isolation import AbortedTransaction as AbortedInLog
+from ledger.partitions.aborted import NONE_ABORTED, AbortedTransactions
 from ledger.partitions.isolation import aborted_in
 from ledger.partitions.state import PartitionLog
 from ledger.topics.state import Topic, Topics
@@ -69,7 +69,7 @@ class PartitionFetch(msgspec.Struct, eq=False):
     is_first_cut: bool = False
     """Not even the first batch fits into what the partition gets: Kafka then sends null for aborted
     transactions."""
-    aborted: Sequence[AbortedInLog] = ()
+    aborted: AbortedTransactions = NONE_ABORTED
     """Aborted transactions of the partition, as of the last plan."""
 
     def fail(self, error: ErrorCode) -> None:

@@ -5,14 +5,13 @@ The reverse does not hold: a marker that aborts may have no aborted transaction,
 added a partition into which it wrote nothing.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ledger.auditing.damages import REPORT, RESTORE_METADATA, Damage, DamageKind, Place
 from ledger.batch.control import MarkerType, read_marker
 from ledger.batch.header import BatchError, BatchHeader
-from ledger.partitions.isolation import AbortedTransaction
+from ledger.partitions.aborted import AbortedTransaction
 from ledger.partitions.markers import is_marker, marker_of
 from ledger.partitions.runs import Run
 from ledger.partitions.state import PartitionLog
@@ -41,9 +40,7 @@ def markers_in_runs(log: PartitionLog) -> int:
 
 def merged_markers(log: PartitionLog, base: int, last: int) -> Iterator[MergedMarker]:
     """Those that a run of a segment with these offsets must have; none below the log start offset."""
-    aborted = log.isolation.aborted
-    for at in range(bisect_left(aborted, max(base, log.log_start), key=_offset_of_marker), len(aborted)):
-        found = aborted[at]
+    for found in log.isolation.aborted.since(max(base, log.log_start)):
         if found.last > last:
             return
         yield MergedMarker(log.number, found.last, found.producer_id, found.first)
@@ -168,10 +165,6 @@ def _otherwise(producer_id: int, kind: MarkerType, found_id: int) -> str:
         return ""
     does = "aborts" if kind is MarkerType.ABORT else "commits"
     return f"a marker that {does} a transaction of producer {found_id}"
-
-
-def _offset_of_marker(transaction: AbortedTransaction) -> int:
-    return transaction.last
 
 
 def _in_words(transaction: AbortedTransaction) -> str:

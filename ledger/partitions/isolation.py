@@ -1,42 +1,24 @@
 """What read_committed needs of a partition: which transactions are open in it, and which were aborted."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
-COPIED: Final = 1_000
-"""A list of so many is copied whenever some are dropped."""
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction of which the records from `first` to `last`, its marker, are not for read_committed.
-
-    `last_stable`: the last stable offset once it had ended. A fetch that ends below it needs no later one.
-    """
-
-    last: int
-    producer_id: int
-    first: int
-    last_stable: int
+from ledger.partitions.aborted import AbortedTransaction, AbortedTransactions
 
 
 class Isolation:
     """Of one partition with transactions. Changed by `apply` of metadata records alone."""
 
-    __slots__ = ("_dead", "aborted", "open")
+    __slots__ = ("aborted", "open")
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
         """First offset of each open transaction, by producer id; in ascending order of offsets, since batches
         come in that order."""
-        self.aborted: list[AbortedTransaction] = []
-        """Ascending by the offset of the marker. Only ever grows at its end: a fetch that has planned a read
-        with it keeps all that concerns the read, also if the log start moves meanwhile. Where there are very
-        many, it begins with some that were dropped: it is copied once half of it was, so that drops in slices
-        take as long as there is to drop."""
-        self._dead = 0
-        """Of `aborted`, so many were dropped: not all, unless there are none."""
+        self.aborted = AbortedTransactions()
+        """A fetch that has planned a read with it keeps all that concerns the read, also if the log start
+        moves meanwhile."""
 
     @property
     def is_empty(self) -> bool:
@@ -63,50 +45,35 @@ class Isolation:
         self.aborted.append(aborted)
         return aborted
 
-    def live(self) -> Iterator[AbortedTransaction]:
-        """All that were not dropped."""
-        return islice(self.aborted, self._dead, None)
-
     def below(self, log_start: int) -> Sequence[AbortedTransaction]:
-        """Those that `drop_below` will drop."""
-        return self.aborted[self._dead : self._first_from(log_start)]
+        """Those that end below this offset."""
+        return list(islice(self.aborted, self.aborted.below(log_start)))
 
-    def drop_below(self, log_start: int) -> None:
-        """Records below the log start are gone, and with them the aborted transactions that end there."""
-        dead, count = self._first_from(log_start), len(self.aborted)
-        if dead > self._dead and (count <= COPIED or 2 * dead >= count):
-            self.aborted, dead = self.aborted[dead:], 0
-        self._dead = dead
-
-    def _first_from(self, log_start: int) -> int:
-        return bisect_left(self.aborted, log_start, self._dead, key=_last)
+    def drop_first(self, count: int) -> None:
+        """Their records are below the log start, and gone."""
+        self.aborted = self.aborted.without_first(count)
 
     def clear(self) -> None:
         """Its partition is gone."""
-        self.open, self.aborted, self._dead = {}, [], 0
+        self.open, self.aborted = {}, AbortedTransactions()
 
     def aborted_at(self, marker: int) -> AbortedTransaction | None:
         """The one whose marker has this offset."""
-        at = self._first_from(marker)
-        return self.aborted[at] if at < len(self.aborted) and self.aborted[at].last == marker else None
+        found = next(self.aborted.since(marker), None)
+        return found if found is not None and found.last == marker else None
 
     def aborted_in(self, first: int, end: int) -> Iterator[AbortedTransaction]:
         """Those that have records in [first, end), in the order of their markers."""
         return aborted_in(self.aborted, first, end)
 
 
-def aborted_in(aborted: Sequence[AbortedTransaction], first: int, end: int) -> Iterator[AbortedTransaction]:
+def aborted_in(aborted: AbortedTransactions, first: int, end: int) -> Iterator[AbortedTransaction]:
     """As `Isolation.aborted_in`, of its `aborted`."""
-    for at in range(bisect_left(aborted, first, key=_last), len(aborted)):
-        found = aborted[at]
+    for found in aborted.since(first):
         if found.first < end:
             yield found
         if found.last_stable >= end:
             return
-
-
-def _last(aborted: AbortedTransaction) -> int:
-    return aborted.last
 
 
 NO_ISOLATION: Final = Isolation()

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from ledger.errors import StoreDamaged
 from ledger.machine import Section
-from ledger.partitions.isolation import AbortedTransaction
+from ledger.partitions.aborted import AbortedTransaction
 from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState
 
@@ -53,14 +53,14 @@ def drop_below_start(state: LedgerState, log: PartitionLog) -> None:
     below = log.isolation.below(log.log_start)
     if below:
         _forget_aborted(state, log.number, below)
-        log.isolation.drop_below(log.log_start)
+        log.isolation.drop_first(len(below))
 
 
 def forget(state: LedgerState, log: PartitionLog) -> None:
     """The partition is deleted."""
     if log.isolation.is_empty:
         return
-    _forget_aborted(state, log.number, log.isolation.live())
+    _forget_aborted(state, log.number, log.isolation.aborted)
     for producer_id in log.isolation.open:
         key = log.number, producer_id
         _changing(state, OPEN_TRANSACTION, key)
@@ -84,7 +84,7 @@ def _open_keys(state: LedgerState) -> Iterable[Key]:
 
 
 def _aborted_keys(state: LedgerState) -> Iterable[Key]:
-    return ((number, aborted.last) for number, log in _logs(state) for aborted in log.isolation.live())
+    return ((number, aborted.last) for number, log in _logs(state) for aborted in log.isolation.aborted)
 
 
 def _logs(state: LedgerState) -> Iterable[tuple[int, PartitionLog]]:

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ledger.errors import StoreDamaged
-from ledger.partitions.isolation import NO_ISOLATION, AbortedTransaction, Isolation
+from ledger.partitions.aborted import AbortedTransaction
+from ledger.partitions.isolation import NO_ISOLATION, Isolation
 from ledger.partitions.markers import marker_run
 from ledger.partitions.producers import ProducerState
 from ledger.partitions.runs import SEGMENT_RUN, Run, RunChunk, run_of

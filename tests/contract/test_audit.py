@@ -19,7 +19,7 @@ from gateway.offline.audit import Findings
 from gateway.settings import Settings
 from ledger.auditing.damages import DamageKind
 from ledger.errors import StoreLocked, StoreUnavailable
-from ledger.partitions.isolation import AbortedTransaction
+from ledger.partitions.aborted import AbortedTransaction
 from ledger.partitions.records import RecordsDeleted
 from ledger.ports import SegmentStore
 from ledger.topics.records import TopicDeleted

@@ -19,7 +19,7 @@ from ledger.formats.segment import SegmentBatch, SegmentBytes, encode_segment
 from ledger.keys import index_locator, segment_locator
 from ledger.objects.state import DATA_STORE, Origin
 from ledger.objects.uploads import ObjectKind
-from ledger.partitions.isolation import AbortedTransaction
+from ledger.partitions.aborted import AbortedTransaction
 from ledger.partitions.runs import Run
 from ledger.state import LedgerState
 from ledger.topics.requests import CreateTopic

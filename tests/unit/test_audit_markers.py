@@ -16,6 +16,7 @@ from ledger.batch.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from ledger.batch.records import Producer, Record, build_batch
 from ledger.formats.segment import SegmentBatch, encode_segment
 from ledger.keys import index_locator, segment_locator
+from ledger.partitions.aborted import AbortedTransactions
 from ledger.partitions.requests import DeleteRecords, DrainRuns
 from ledger.partitions.state import PartitionLog
 from ledger.swaps.requests import Swapped
@@ -63,7 +64,7 @@ def test_a_marker_that_aborts_nothing_in_its_partition_is_no_damage() -> None:
     played.ledger.submit(added)
     played.end(0, is_commit=False)
     played.send(1)
-    assert len(list(played.log.runs())) == 2 and played.log.isolation.aborted == []
+    assert len(list(played.log.runs())) == 2 and not played.log.isolation.aborted
     assert damages_of(played.log) == []
 
 
@@ -72,8 +73,9 @@ Lie = Callable[[PartitionLog], None]
 
 def replaced(at: int, **changed: int) -> Lie:
     def lie(log: PartitionLog) -> None:
-        aborted = log.isolation.aborted
+        aborted = list(log.isolation.aborted)
         aborted[at] = aborted[at]._replace(**changed)
+        log.isolation.aborted = AbortedTransactions(aborted)
 
     return lie
 

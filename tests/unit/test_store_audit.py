@@ -19,7 +19,7 @@ from ledger.auditing.recheck import is_there_still
 from ledger.auditing.windows import objects_with_runs, places_of, without_overlaps
 from ledger.batch.records import Record, build_batch
 from ledger.formats.wal import TableBatch, encode_frame
-from ledger.partitions.isolation import AbortedTransaction
+from ledger.partitions.aborted import AbortedTransaction
 from ledger.partitions.requests import CommitFile
 from ledger.partitions.state import PartitionLog
 from ledger.state import LedgerState

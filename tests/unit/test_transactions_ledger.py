@@ -128,7 +128,7 @@ def test_a_transaction_that_ended_in_an_entry_has_nothing_of_it_in_the_next(ledg
     results = ledger.submit(adding, end(FIRST, bumps=False), adding, end(FIRST, False, bumps=False))
     assert results == [Done(1), FIRST, Done(1), FIRST]
     assert markers(log_of(ledger, 1)) == [(0, 0, "COMMIT"), (1, 0, "ABORT")]
-    assert log_of(ledger, 1).isolation.aborted == []
+    assert not log_of(ledger, 1).isolation.aborted
 
 
 def test_a_transaction_that_is_aborted_at_the_last_epoch_leaves_its_producer_one_that_can_end(
