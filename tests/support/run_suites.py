@@ -31,6 +31,8 @@ from tests.support.suite_counts import (
 from tests.support.suite_table import FULL_VARIABLE
 
 WORKERS = 2
+SLOWEST = 40
+"""Phases of tests that are printed with their seconds: what to look at when a run takes too long."""
 UNIT_SUITE = "tests/unit"
 CHOOSING = (
     *("-k", "-m", "-h", "--help", "--version", "--markers", "--fixtures", "--co", "--pdb", "--trace"),
@@ -51,7 +53,7 @@ class Part:
 PARTS = (
     Part(
         f"all that may share the machine, in {WORKERS} processes",
-        first=("-m", "not serial", "-n", str(WORKERS)),
+        first=("-m", "not serial", "-n", str(WORKERS), "--durations", str(SLOWEST)),
     ),
     Part("what judges time, in one process", first=("-m", "serial"), last=("-n", "0")),
 )
