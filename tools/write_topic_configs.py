@@ -31,8 +31,8 @@ EFFECTS = """\
   topic are deleted at the first check, where Kafka keeps them while a newer record is in their segment.
   Before you load history, raise `retention.ms`, or set `message.timestamp.type=LogAppendTime`. Retention is
   checked every `broker.log.retention.check.interval.ms`, and only for topics whose `cleanup.policy` has
-  `delete`. Partitions share files; a file is deleted after its last live batch is gone and a grace has passed
-  (`ledger.orphan_grace_ms`).
+  `delete`. Each check deletes all that is due. Partitions share files; a file is deleted after its last live
+  batch is gone and a grace has passed (`ledger.orphan_grace_ms`).
 - `message.timestamp.before.max.ms`, a `compression.type` other than the producer's and `compact` make the
   gateway open batches, which costs time; the others need only headers.
 - Only `max.message.bytes` bounds a batch: one that is larger than `segment.bytes` is accepted, where Kafka

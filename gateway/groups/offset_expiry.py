@@ -27,7 +27,7 @@ SLICE_OFFSETS: Final = 1_000
 """Checked in one event-loop iteration, of all groups together, and removed by one request."""
 UNITS_A_GROUP: Final = 3
 """What a group costs besides, in offsets that are checked."""
-ASKED_AT_ONCE: Final = 50
+SUBMITTED_AT_ONCE: Final = 50
 """Requests that share journal entries, before their results are waited for: other steps of housekeeping wait
 for this one, and a cluster may have very many groups."""
 KEEP_OFFSETS: Final = 0
@@ -55,7 +55,7 @@ class _Rule:
         return (clock_ms if began_ms <= clock_ms else now_ms) - began_ms >= retention_ms + doubted_ms
 
 
-class _Asked(NamedTuple):
+class _Submitted(NamedTuple):
     """A request under way to remove offsets of a group."""
 
     group_id: str
@@ -84,11 +84,11 @@ class OffsetExpiry:
 
     async def apply(self) -> int:
         """Remove what has expired. Returns the number of offsets removed."""
-        asked: list[_Asked] = []
+        submitted: list[_Submitted] = []
         try:
-            expired = await self._expire(asked)
+            expired = await self._expire(submitted)
         finally:
-            _forget(asked)
+            _forget(submitted)
         await self._remove_unused()
         return expired
 
@@ -99,8 +99,8 @@ class OffsetExpiry:
             if not isinstance(result, Done) or result.count == 0:
                 return
 
-    async def _expire(self, asked: list[_Asked]) -> int:
-        """The number removed. `asked`: requests under way."""
+    async def _expire(self, submitted: list[_Submitted]) -> int:
+        """The number removed. `submitted`: requests under way."""
         expired, left = 0, SLICE_OFFSETS
         for group_id in list(self._shard.state.groups.offsets):
             for keys in _slices(list(self._offsets(group_id)), SLICE_OFFSETS):
@@ -112,19 +112,19 @@ class OffsetExpiry:
                 if due:
                     # At once: the group may change in a later iteration of the event loop.
                     request = RemoveOffsets(group_id, due, before_ms)
-                    asked.append(_Asked(group_id, self._shard.submit(request)))
-                if len(asked) == ASKED_AT_ONCE:
-                    expired += await self._removed(asked)
-        return expired + await self._removed(asked)
+                    submitted.append(_Submitted(group_id, self._shard.submit(request)))
+                if len(submitted) == SUBMITTED_AT_ONCE:
+                    expired += await self._removed(submitted)
+        return expired + await self._removed(submitted)
 
-    async def _removed(self, asked: list[_Asked]) -> int:
+    async def _removed(self, submitted: list[_Submitted]) -> int:
         """The number of offsets that these have removed, which are none under way any more."""
         async with asyncio.timeout_at(self._deadline()):
-            results = await _all([result for _, result in asked])
+            results = await _all([result for _, result in submitted])
         counts = Counter[str]()
-        for (group_id, _), result in zip(asked, results, strict=True):
+        for (group_id, _), result in zip(submitted, results, strict=True):
             counts[group_id] += result.count if isinstance(result, Done) else 0
-        asked.clear()
+        submitted.clear()
         for group_id, count in counts.items():
             if count:
                 log.info("offsets.expired", group=group_id, offsets=count)
@@ -170,7 +170,7 @@ class OffsetExpiry:
         return _Rule(read_topics=subscribed)
 
     async def _remove_unused(self) -> None:
-        for ids in _slices(list(self._shard.state.groups.by_id), ASKED_AT_ONCE):
+        for ids in _slices(list(self._shard.state.groups.by_id), SUBMITTED_AT_ONCE):
             await _all(map(self._remove, filter(self._is_unused, ids)))
             await asyncio.sleep(0)
 
@@ -194,10 +194,10 @@ class OffsetExpiry:
         return asyncio.get_running_loop().time() + self._wait_s
 
 
-def _forget(asked: Sequence[_Asked]) -> None:
+def _forget(submitted: Sequence[_Submitted]) -> None:
     """After a failure: nothing looks at these results any more, and asyncio reports errors that nothing has
     looked at."""
-    for _, result in asked:
+    for _, result in submitted:
         if not result.cancel() and not result.cancelled():
             result.exception()
 

@@ -195,8 +195,8 @@ async def test_batches_that_were_written_lately_are_bounded_too(taken: Counted) 
         await world.create(partitions=partitions)
         for partition in range(partitions):
             await world.produce_many([("t", partition, SHORT)] * count)
-        asked = [("t", partition, 0) for partition in range(partitions)]
-        response = await world.fetch(*asked, max_wait_ms=60_000)
+        wanted = [("t", partition, 0) for partition in range(partitions)]
+        response = await world.fetch(*wanted, max_wait_ms=60_000)
         got = [len(offsets_of(part)) for part in parts(response)]
         assert not taken.total
         assert FETCH_BATCHES <= sum(got) <= FETCH_BATCHES + count

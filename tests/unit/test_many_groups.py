@@ -17,7 +17,7 @@ from gateway.groups.group_runner import GroupRunner
 from gateway.groups.machine import Complete, GroupCoordinatorConfig, Store
 from gateway.groups.machine_factory import restored_machine
 from gateway.groups.messages import RETRIABLE, SyncResult
-from gateway.groups.offset_expiry import ASKED_AT_ONCE, SLICE_OFFSETS, UNITS_A_GROUP, OffsetExpiry
+from gateway.groups.offset_expiry import SLICE_OFFSETS, SUBMITTED_AT_ONCE, UNITS_A_GROUP, OffsetExpiry
 from gateway.groups.totals import GroupTotals
 from gateway.scheduling.slices import CHECK_EVERY, Owner, Slices, SliceScheduler
 from gateway.settings import Settings
@@ -248,10 +248,10 @@ async def test_offsets_of_all_groups_are_checked_with_one_budget_for_each_iterat
 
 
 async def test_offsets_of_many_groups_that_expire_are_removed_by_few_entries(shard: Shard) -> None:
-    add_many(shard.state.groups, 3 * ASKED_AT_ONCE)
+    add_many(shard.state.groups, 3 * SUBMITTED_AT_ONCE)
     expiry = OffsetExpiry(shard, GroupCoordinator(shard, Settings()), 1, lambda: NOW_MS, WAIT_S)
     before = shard.state.applied
-    assert await expiry.apply() == 3 * ASKED_AT_ONCE
+    assert await expiry.apply() == 3 * SUBMITTED_AT_ONCE
     assert not shard.state.groups.offsets
     assert shard.state.applied - before <= 10
 
@@ -259,12 +259,12 @@ async def test_offsets_of_many_groups_that_expire_are_removed_by_few_entries(sha
 async def test_an_expiry_that_is_cancelled_leaves_no_requests(shard: Shard) -> None:
     """They would fail later, and nothing would look at that."""
     add_many(shard.state.groups, 2 * SLICE_OFFSETS)
-    asked: list[asyncio.Future[LedgerResult]] = []
+    submitted: list[asyncio.Future[LedgerResult]] = []
     submit = shard.submit
 
     def noted(request: Request) -> asyncio.Future[LedgerResult]:
-        asked.append(submit(request))
-        return asked[-1]
+        submitted.append(submit(request))
+        return submitted[-1]
 
     shard.submit = noted  # type: ignore[method-assign]
     expiry = OffsetExpiry(shard, GroupCoordinator(shard, Settings()), 1, lambda: NOW_MS, WAIT_S)
@@ -272,7 +272,7 @@ async def test_an_expiry_that_is_cancelled_leaves_no_requests(shard: Shard) -> N
     await asyncio.sleep(0)
     expiring.cancel()
     await asyncio.gather(expiring, return_exceptions=True)
-    assert asked and all(one.done() for one in asked)
+    assert submitted and all(one.done() for one in submitted)
 
 
 @pytest.mark.serial
