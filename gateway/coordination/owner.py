@@ -196,7 +196,7 @@ class Owner:
     async def prove(self, deadline: float) -> int:
         """The number of entries that were durable when this was called, or later. Where this process alone
         can write, that is known at any time; else it is proved by a later append or a read. StoreUnavailable
-        once the epoch has ended: whether the last entry counts is not known then, also where it writes alone."""
+        once the epoch has ended: whether the last entry counts is not known then, whatever the journal is."""
         if self.broken is not None:
             raise StoreUnavailable(self.why_not)
         if not self._journal.exclusive:
