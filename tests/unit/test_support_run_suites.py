@@ -33,15 +33,15 @@ def calls(*arguments: str) -> list[str]:
 
 
 def test_what_may_share_the_machine_runs_in_two_processes_and_the_rest_after_it() -> None:
-    assert calls() == ["-m not serial -n 2", "-m serial -n 0"]
+    assert calls() == ["-m not serial -n 2 --durations 40", "-m serial -n 0"]
 
 
 def test_options_that_choose_nothing_go_to_both_parts() -> None:
     assert calls("-x", "-n", "4", "--durations=5") == [
-        "-m not serial -n 2 -x -n 4 --durations=5",
+        "-m not serial -n 2 --durations 40 -x -n 4 --durations=5",
         "-m serial -x -n 4 --durations=5 -n 0",
     ]
-    assert calls("--maxfail=1")[0] == "-m not serial -n 2 --maxfail=1"
+    assert calls("--maxfail=1")[0] == "-m not serial -n 2 --durations 40 --maxfail=1"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_choice_of_tests_is_one_run_of_these_alone(arguments: list[str]) -> No
 
 
 def test_the_unit_tests_alone_are_those_that_do_not_judge_time() -> None:
-    assert calls("--unit") == ["-m not serial -n 2 tests/unit"]
+    assert calls("--unit") == ["-m not serial -n 2 --durations 40 tests/unit"]
     assert calls("--unit", "-k", "closed") == ["tests/unit -k closed"]
     assert calls("--unit", "tests/wire") == ["tests/wire"]
 
