@@ -115,7 +115,7 @@ class Groups:
         if before is None:
             self._count(group_id, key)
             self.offset_bytes += OFFSET_BYTES + text_bytes(committed.metadata)
-        else:
+        elif before.metadata != committed.metadata:
             self.offset_bytes += text_bytes(committed.metadata) - text_bytes(before.metadata)
         held[key] = committed
 
