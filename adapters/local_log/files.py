@@ -66,7 +66,7 @@ def roll_bytes_of(root: Path) -> int:
     return min(ROLL_BYTES, max(MIN_ROLL_BYTES, share // HEADER_BYTES * HEADER_BYTES))
 
 
-def room_ahead(fd: int) -> int:
+def space_ahead(fd: int) -> int:
     """How much of the disk of this file may be taken before it is needed. OSError."""
     status = os.fstatvfs(fd)
     return status.f_bavail * status.f_frsize // AHEAD_SHARE
@@ -136,16 +136,16 @@ class LogDirectory:
 
     def put_aside(self, file_ids: Sequence[bytes], roll_bytes: int) -> None:
         """The files have these names no longer, durably. One that was left when full is kept to be used
-        again, if there are few of those and the disk has room; else it is removed. OSError."""
-        wanted, room = MAX_SPARES - len(self.spares()), room_ahead(self._lock_fd)
+        again, if there are few of those and the disk has space; else it is removed. OSError."""
+        wanted, space = MAX_SPARES - len(self.spares()), space_ahead(self._lock_fd)
         for file_id in file_ids:
             path = self.path_of(file_id)
             with suppress(FileNotFoundError):
                 size = path.stat().st_size
-                if wanted > 0 and size <= room and is_full(size, roll_bytes):
+                if wanted > 0 and size <= space and is_full(size, roll_bytes):
                     path.rename(path.with_suffix(SPARE_ENDING))
                     wanted -= 1
-                    room -= size
+                    space -= size
                 else:
                     path.unlink()
         sync_directory(self.path)
@@ -226,7 +226,7 @@ class ActiveFile:
                 return
             step = LARGE_STEP * size if size >= LARGE_FRAME_BYTES else FILL_BYTES
             try:
-                ahead = max(end, min(end + min(step, room_ahead(self._fd)), roll_bytes))
+                ahead = max(end, min(end + min(step, space_ahead(self._fd)), roll_bytes))
                 allocate(self._fd, self._ready, ahead)
                 self._ready = ahead
             except OSError:
@@ -266,7 +266,7 @@ class ActiveFile:
             end = min(limit, self._ready + FILL_BYTES)
             if not self._is_open or end <= self._ready or self._ready - self.position >= FILL_AHEAD_BYTES:
                 return False
-            if end - self.position > room_ahead(self._fd):
+            if end - self.position > space_ahead(self._fd):
                 return False
             if self._zeros_fd < 0:
                 self._zeros_fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)

@@ -9,7 +9,8 @@ from typing import Final
 
 from gateway.coordination.journal import consecutive_entries
 from gateway.coordination.ledger import Subscriber
-from ledger.journal import Entry, begin_entry, decode_entry, decoding_entry, go_on
+from gateway.coordination.steps import in_steps
+from ledger.journal import begin_entry, decode_entry, decoding_entry, go_on
 from ledger.partitions.logs import PartitionLogs
 from ledger.partitions.state import PartitionLog
 from ledger.ports import Journal
@@ -53,7 +54,8 @@ class Replica:
         `inline_bytes`: of batches that are inside of it, which the journal has to keep too."""
         where = f"{self.state.applied} of shard {self.shard}"
         large = len(data) >= LARGE_ENTRY_BYTES
-        entry = await _decoded_in_steps(data, where) if large else decode_entry(data, where)
+        # Nothing is applied before all of it is decoded.
+        entry = await in_steps(decoding_entry(data, where)) if large else decode_entry(data, where)
         async with self.applying:
             touched = begin_entry(self.state, entry)
             self.journal_bytes += len(data) + inline_bytes
@@ -156,15 +158,3 @@ class Replica:
                 applied.set_result(None)
             else:
                 self._barriers.append((entries, applied))
-
-
-async def _decoded_in_steps(data: bytes, where: str) -> Entry:
-    """Other tasks run in between. Nothing is applied before all of it is decoded."""
-    decoding = decoding_entry(data, where)
-    while True:
-        try:
-            next(decoding)
-        except StopIteration as end:
-            entry: Entry = end.value
-            return entry
-        await asyncio.sleep(0)

@@ -127,7 +127,7 @@ async def _has_news(
         if parked.woken.done():
             return True
         log = fetched.log
-        if log is not None and fetched.has_moved and fetched.error is ErrorCode.NONE and _has_time(operation):
+        if log is not None and _is_to_be_planned(fetched) and _has_time(operation):
             if parked.is_ready is None or parked.is_ready([log]):
                 return True
             if slices.is_due(MOVED_UNITS):
@@ -142,6 +142,9 @@ def _has_time(operation: FetchOperation) -> bool:
 def _has_moved(operation: FetchOperation, partitions: Sequence[PartitionFetch]) -> bool:
     """Whether one of these moved after it was planned, of which the purgatory will not notify again, and
     there is time to plan it again."""
-    return any(fetched.has_moved for fetched in partitions if fetched.error is ErrorCode.NONE) and _has_time(
-        operation
-    )
+    return any(map(_is_to_be_planned, partitions)) and _has_time(operation)
+
+
+def _is_to_be_planned(fetched: PartitionFetch) -> bool:
+    """Whether it has moved since it was planned. An error stays what it was."""
+    return fetched.error is ErrorCode.NONE and fetched.has_moved

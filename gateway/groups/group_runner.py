@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from gateway.coordination.ledger import Ledger
+from gateway.coordination.steps import in_steps
 from gateway.groups.events import log_not_stored
 from gateway.groups.machine import Complete, Effect, GroupMachine, Note, RebalanceReason, Store
 from gateway.groups.messages import RETRIABLE
@@ -146,16 +147,11 @@ class GroupRunner:
 
     async def _encode_and_submit(self, group: Group) -> LedgerResult:
         """In steps of the event loop: thousands of members are encoded and deflated in 30 ms."""
-        encoding = encoding_group(group)
-        while True:
-            try:
-                next(encoding)
-            except StopIteration as end:
-                if self._is_stopped:
-                    # The shard may be owned again by now, and others may have changed the group meanwhile.
-                    raise StoreUnavailable("the epoch of the group has ended") from None
-                return await self._shard.submit(StoreGroup(group, end.value))
-            await asyncio.sleep(0)
+        encoded = await in_steps(encoding_group(group))
+        if self._is_stopped:
+            # The shard may be owned again by now, and others may have changed the group meanwhile.
+            raise StoreUnavailable("the epoch of the group has ended")
+        return await self._shard.submit(StoreGroup(group, encoded))
 
     def _arm_timeout(self) -> None:
         self._timeout = asyncio.get_running_loop().call_later(self._timeout_s, self._fail_waiters_retriably)

@@ -38,6 +38,7 @@ from ledger.batch.records import Record, build_batch
 from ledger.partitions.requests import DeleteRecords
 from ledger.partitions.state import PartitionLog
 from ledger.ports import SegmentStore
+from ledger.records import at_once
 from ledger.state import LedgerState
 from ledger.topics.requests import CreateTopic, DeleteTopic
 from ledger.types import Buffer, Position, TopicId
@@ -84,13 +85,7 @@ def batch_of(
 
 def take(stream: BatchStream, byte_range: ByteRange, stored: Sequence[Buffer]) -> int:
     """All of a range at once."""
-    taking = stream.taking(byte_range, stored)
-    while True:
-        try:
-            next(taking)
-        except StopIteration as end:
-            whole: int = end.value
-            return whole
+    return at_once(stream.taking(byte_range, stored))
 
 
 @dataclass

@@ -58,7 +58,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 async def beside(work: Awaitable[Result], *counted: Counted) -> Result:
-    """The result of this work, while each iteration of the event loop counts anew."""
+    """The result of this work, while each iteration of the event loop counts from zero."""
 
     async def begin_iterations() -> None:
         while True:
